@@ -72,7 +72,7 @@ def keeps_state(frame: AnyDataFrame) -> bool:
     internal: Any = frame
     plan = internal._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
     found = [node for node in nodes(plan) if node.isStreaming() and _stateful(node) is not None]
-    return any(str(node.getClass().getSimpleName()) != "EventTimeWatermark" for node in found)
+    return any(kind_of(node) != "EventTimeWatermark" for node in found)
 
 
 def refuse_stateful_steps(asset: str, plan: Any) -> None:
@@ -87,7 +87,7 @@ def refuse_stateful_steps(asset: str, plan: Any) -> None:
 
 def _stateful(node: Any) -> tuple[str, str] | None:
     """What a streaming node is that keeps state, and what to use instead; None: it keeps none."""
-    name = str(node.getClass().getSimpleName())
+    name = kind_of(node)
     if name == "Join" and all(child.isStreaming() for child in each_of(node.children())):
         return "a join of two streams", _JOINS
     return _STATEFUL.get(name)
@@ -116,7 +116,7 @@ def leaves(plan: Any) -> tuple[Leaf, ...]:
     """The plan's streaming relations, each occurrence once, in the order of Spark's offset log."""
     found: list[Leaf] = []
     for node in nodes(plan):
-        if not node.getClass().getSimpleName().startswith("StreamingRelation"):
+        if not kind_of(node).startswith("StreamingRelation"):
             continue
         # As Spark does: equal relations share one source, and sources are numbered in order of first use.
         twins = [leaf.number for leaf in found if leaf.relation.equals(node)]
@@ -140,7 +140,11 @@ def nodes(tree: Any) -> Iterator[Any]:
 
 
 def each_of(items: Any) -> Iterator[Any]:
-    """The items of a collection in the JVM."""
-    iterator = items.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
+    """The items of a sequence in the JVM. Each is a call to it, and planning is a matter of how many there are."""
+    for place in range(items.size()):
+        yield items.apply(place)
+
+
+def kind_of(node: Any) -> str:
+    """The name of the class of a plan's node or an expression."""
+    return str(node.productPrefix()) or str(node.getClass().getSimpleName()).rstrip("$")

@@ -1,6 +1,9 @@
 """What Spark does with the rows of a table one by one: its text, and whether it depends on a row's values alone."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,7 +12,7 @@ from py4j.java_gateway import is_instance_of
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.query_plan import each_of, nodes
+from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ _ROW_BY_ROW = {"Filter": "WHERE", "Generate": "GENERATE", "Project": "SELECT", "
 """Plan nodes that make of each row what follows from it, and what a text calls them; None: it changes nothing."""
 _MOVES = {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Union"}
 """Plan nodes that bring rows to other partitions."""
+_PLAIN = ("Alias", "AttributeReference")
+_ZONE_AWARE = "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression"
 _ZONE = "spark.sql.session.timeZone"
 _UTC = "Z"
 """Java's normalized name of the zone without offset."""
@@ -44,7 +49,11 @@ def with_columns(rows: "DataFrame", columns: "Mapping[str, str | Column]") -> "D
 
 def stand_in(session: "SparkSession", schema: pa.Schema) -> "DataFrame":
     """No row, with these columns."""
-    return session.createDataFrame([], to_spark_schema(schema))
+    from pyspark.sql import DataFrame
+
+    internal: Any = session  # in Python it would start a job of no tasks
+    own, nothing = internal._jsparkSession, internal._jvm.java.util.ArrayList()  # noqa: SLF001
+    return DataFrame(own.createDataFrame(nothing, own.parseDataType(to_spark_schema(schema).json())), session)
 
 
 def text_of_condition(condition: "str | Column") -> str:
@@ -55,70 +64,132 @@ def text_of_condition(condition: "str | Column") -> str:
     return str(column._jc.toString())  # noqa: SLF001  (str() adds to it)
 
 
-def text_of_work(rows: "DataFrame", worked: "DataFrame") -> str:
-    """What was done with the rows, from the first on: `SELECT a, (b + 1) AS c WHERE (a > 2)`."""
-    steps = ((_ROW_BY_ROW.get(_kind(node), _kind(node)), node) for node in reversed(list(_added(rows, worked))))
-    told = [(word, ", ".join(str(each.sql()) for each in _expressions(node))) for word, node in steps if word]
-    return " ".join(f"{word} {expressions}" for word, expressions in told)
+class RowWork:
+    """What was done with rows one by one: the plan's nodes that came on top of theirs, with their expressions.
 
-
-def with_zone(rows: "DataFrame", worked: "DataFrame", text: str) -> str:
-    """The text of the work on the rows as the stream's fingerprint has it.
-
-    Where the result depends on the time zone, the text includes the session's, unless that is UTC: a row's insertion
-    and its deletion must be evaluated in the same zone.
+    Each is looked at once, since to ask Spark's planner takes time.
     """
-    session = worked.sparkSession
-    if not _depends_on_zone(rows, worked):
-        return text
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
-    zone = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(session.conf.get(_ZONE))
-    name = str(zone.normalized().getId())
-    return text if name == _UTC else f"{text} [in time zone {name}]"
 
+    def __init__(self, rows: "DataFrame", worked: "DataFrame") -> None:
+        self._rows, self._worked = rows, worked
 
-def check_judges_by_values(rows: "DataFrame", worked: "DataFrame", text: str) -> None:
-    """Raise `InvalidPipelineError` for work that may make one thing of a row when it comes, and another when it goes.
+    @cached_property
+    def _added(self) -> list["_Node"]:
+        """The last first."""
+        return [_Node(kind_of(node), node) for node in _added(self._rows, self._worked)]
 
-    `text` describes the work in the error.
-    """
-    if not keeps(rows, worked, [CHANGE_TYPE]):
-        raise InvalidPipelineError(
-            "this column says whether a row comes or goes, which the next step must know: keep it as it is. "
-            f"column={CHANGE_TYPE}, work={text}"
-        )
-    for node in _added(rows, worked):
-        kind = _kind(node)
-        if kind not in _ROW_BY_ROW:
+    @cached_property
+    def text(self) -> str:
+        """The work, from the first on: `SELECT a, (b + 1) AS c WHERE (a > 2)`."""
+        steps = ((_ROW_BY_ROW.get(node.kind, node.kind), node) for node in reversed(self._added))
+        told = [(word, ", ".join(each.text for each in node.expressions)) for word, node in steps if word]
+        return " ".join(f"{word} {expressions}" for word, expressions in told)
+
+    def with_zone(self, text: str) -> str:
+        """The text of the work on the rows as the stream's fingerprint has it.
+
+        Where the result depends on the time zone, the text includes the session's, unless that is UTC: a row's
+        insertion and its deletion must be evaluated in the same zone.
+        """
+        session = self._worked.sparkSession
+        context: Any = session.sparkContext
+        if not any(each.depends_on_zone(context._gateway) for node in self._added for each in node.expressions):  # noqa: SLF001
+            return text
+        jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
+        zone = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(session.conf.get(_ZONE))
+        name = str(zone.normalized().getId())
+        return text if name == _UTC else f"{text} [in time zone {name}]"
+
+    def check_judges_by_values(self, text: str) -> None:
+        """Raise `InvalidPipelineError` for work that may make one thing of a row when it comes, another when it goes.
+
+        `text` describes the work in the error.
+        """
+        if not self.keeps([CHANGE_TYPE]):
             raise InvalidPipelineError(
-                "the table updates and deletes rows, and this reads more than the row itself, which may be different "
-                "when the row goes than when it came: use the row's values only, and join streams by a step. "
-                f"found={kind}, work={text}"
+                "this column says whether a row comes or goes, which the next step must know: keep it as it is. "
+                f"column={CHANGE_TYPE}, work={text}"
             )
-        for expression in _expressions(node):
-            _check_expression(expression, text)
+        for node in self._added:
+            if node.kind not in _ROW_BY_ROW:
+                raise InvalidPipelineError(
+                    "the table updates and deletes rows, and this reads more than the row itself, which may be "
+                    "different when the row goes than when it came: use the row's values only, and join streams by a "
+                    f"step. found={node.kind}, work={text}"
+                )
+            for expression in node.expressions:
+                _check_expression(expression, text)
+
+    def check_partitions(self) -> None:
+        """Raise `InvalidPipelineError` for work that moves the changes of a step: each task works on its own."""
+        moved = {node.kind for node in self._added} & _MOVES
+        if moved:
+            raise InvalidPipelineError(
+                "the rows of a step stay in their partitions until the next one brings them to its keys: leave out "
+                f"repartition, coalesce and union. found={', '.join(sorted(moved))}"
+            )
+
+    def keeps(self, columns: Sequence[str]) -> bool:
+        """Whether each of these columns of the rows is still there, unchanged."""
+        before, after = self._numbers
+        return all(before.get(column) is not None and before.get(column) == after.get(column) for column in columns)
+
+    @cached_property
+    def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:
+        return _attributes(self._rows), _attributes(self._worked)
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node of a plan."""
+
+    kind: str
+    node: Any
+
+    @cached_property
+    def expressions(self) -> list["_Expression"]:
+        return [_Expression(each) for each in each_of(self.node.expressions())]
+
+
+@dataclass(frozen=True)
+class _Expression:
+    """An expression of a node."""
+
+    expression: Any
+
+    @cached_property
+    def text(self) -> str:
+        return str(self.expression.sql())
+
+    @cached_property
+    def parts(self) -> list[tuple[str, Any]]:
+        """What it is made of, each with its kind; the first is the expression itself."""
+        return list(_parts(self.expression))
+
+    @cached_property
+    def deterministic(self) -> bool:
+        return all(kind in _PLAIN for kind, _ in self.parts) or bool(self.expression.deterministic())
+
+    def depends_on_zone(self, gateway: Any) -> bool:
+        """Whether it computes with the session's time zone, or may have been written in it."""
+        for kind, part in self.parts:
+            if kind in _PLAIN:
+                continue
+            if kind == "Literal":  # a time given as text is only an instant here
+                depends = str(part.dataType().simpleString()) == "timestamp"
+            elif kind == "Cast":  # time-zone-aware whatever it casts
+                depends = bool(part.needsTimeZone())
+            else:
+                depends = kind == "CurrentTimeZone" or is_instance_of(gateway, part, _ZONE_AWARE)
+            if depends:
+                return True
+        return False
 
 
 def key_columns(rows: "DataFrame") -> tuple[str, ...]:
     """The columns by which rows can be brought together: all whose type a key may have."""
     schema = to_arrow_schema(rows.schema)
     return tuple(field.name for field in schema if field.name != CHANGE_TYPE and is_key(field.type))
-
-
-def check_partitions(rows: "DataFrame", worked: "DataFrame") -> None:
-    """Raise `InvalidPipelineError` for work that moves the changes of a step elsewhere: each task works on its own."""
-    moved = {_kind(node) for node in _added(rows, worked)} & _MOVES
-    if moved:
-        raise InvalidPipelineError(
-            "the rows of a step stay in their partitions until the next one brings them to its keys: leave out "
-            f"repartition, coalesce and union. found={', '.join(sorted(moved))}"
-        )
-
-
-def keeps(rows: "DataFrame", worked: "DataFrame", columns: Sequence[str]) -> bool:
-    """Whether each of these columns of the rows is still there, unchanged."""
-    before, after = _attributes(rows), _attributes(worked)
-    return all(before.get(column) is not None and before.get(column) == after.get(column) for column in columns)
 
 
 def origin_of(rows: "DataFrame", worked: "DataFrame", column: str) -> str | None:
@@ -133,21 +204,21 @@ def _column(column: "str | Column") -> "Column":
     return F.expr(column) if isinstance(column, str) else column
 
 
-def _check_expression(expression: Any, text: str) -> None:
-    of_row = _kind(expression) == "AttributeReference"
-    if not of_row and any(str(column.name()) == CHANGE_TYPE for column in each_of(expression.references())):
+def _check_expression(expression: _Expression, text: str) -> None:
+    names = {kind for kind, _ in expression.parts}
+    columns = [part for kind, part in expression.parts[1:] if kind == "AttributeReference"]
+    if any(str(column.name()) == CHANGE_TYPE for column in columns):
         raise InvalidPipelineError(
             f"this column says whether a row comes or goes, which the stream follows by itself: leave it out of the "
             f"condition. column={CHANGE_TYPE}, condition={text}"
         )
-    names = {_kind(node) for node in nodes(expression)}
     if not names.isdisjoint(_OF_ANOTHER_TABLE):
         raise InvalidPipelineError(
             "the upstream table updates and deletes rows, and this condition asks another table, whose rows may be "
             "others when a row goes than when it came: use the row's values only. "
             f"condition={text}"
         )
-    if not names.isdisjoint(_OF_THE_MOMENT) or not expression.deterministic():
+    if not names.isdisjoint(_OF_THE_MOMENT) or not expression.deterministic:
         raise InvalidPipelineError(
             "the upstream table updates and deletes rows, and this condition may say one thing of a row when it comes "
             "and another when it goes: use the row's values only, not the time of day or chance. "
@@ -162,7 +233,8 @@ def _plan(rows: "DataFrame") -> Any:
 
 def _attributes(rows: "DataFrame") -> dict[str, int]:
     """Spark's number of each column: a column that goes on unchanged keeps it."""
-    return {str(each.name()): int(each.exprId().id()) for each in each_of(_plan(rows).output())}
+    found = (re.fullmatch(r"(.*)#(\d+).*", str(each.toString()), re.DOTALL) for each in each_of(_plan(rows).output()))
+    return {each[1]: int(each[2]) for each in found if each}
 
 
 def _added(rows: "DataFrame", worked: "DataFrame") -> Iterator[Any]:
@@ -176,26 +248,9 @@ def _added(rows: "DataFrame", worked: "DataFrame") -> Iterator[Any]:
         [node] = children
 
 
-def _expressions(node: Any) -> list[Any]:
-    return list(each_of(node.expressions()))
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
-def _depends_on_zone(rows: "DataFrame", worked: "DataFrame") -> bool:
-    """Whether the work computes with the session's time zone, or may have been written in it."""
-    context: Any = worked.sparkSession.sparkContext
-    aware = "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression"
-    for node in (part for step in _added(rows, worked) for each in _expressions(step) for part in nodes(each)):
-        name = _kind(node)
-        if name == "Literal":  # a time given as text is only an instant here
-            depends = str(node.dataType().simpleString()) == "timestamp"
-        elif name == "Cast":  # time-zone-aware whatever it casts
-            depends = bool(node.needsTimeZone())
-        else:
-            depends = name == "CurrentTimeZone" or is_instance_of(context._gateway, node, aware)  # noqa: SLF001
-        if depends:
-            return True
-    return False
+def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
+    kind = kind_of(expression)
+    yield kind, expression
+    if kind != "AttributeReference":
+        for child in each_of(expression.children()):
+            yield from _parts(child)

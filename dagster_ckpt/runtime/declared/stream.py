@@ -202,17 +202,18 @@ class Stream:
             return self
         frame = work(self.frame)
         earlier = None if self.earlier is None else self.earlier.then(work)
+        done = row_work.RowWork(self.frame, frame)
         if earlier is not None:
-            row_work.check_partitions(self.frame, frame)
+            done.check_partitions()
         if self.upstream is None or not self.updating:
             return replace(self, frame=frame, earlier=earlier)
-        described = row_work.text_of_work(self.frame, frame) if text is None else text
-        row_work.check_judges_by_values(self.frame, frame, described)
-        described = row_work.with_zone(self.frame, frame, described)
+        described = done.text if text is None else text
+        done.check_judges_by_values(described)
+        described = done.with_zone(described)
         before, key = self.upstream.where, self.upstream.row_key
         upstream = Upstream(
             self.upstream.name,
-            key if key is not None and row_work.keeps(self.frame, frame, key) else None,
+            key if key is not None and done.keeps(key) else None,
             described if before is None else f"({before}) AND ({described})",
             changes=True,
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt.runtime.declared.query_plan import each_of, nodes
+from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of, nodes
 
 Node = Any
 """A node of a logical plan, in the JVM."""
@@ -43,6 +43,25 @@ _REWRITES = frozenset(
 """The optimizer's batches that leave a plan relational algebra. The whole optimizer refuses plans that stream."""
 
 
+class _Package:
+    """A package of the JVM, or an object with nested classes, whose members are looked up once each."""
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._of, name)
+        setattr(self, name, found)
+        return found
+
+    def single(self, name: str) -> Any:
+        """A `case object`, or the companion of a class."""
+        held = f"${name}"
+        if held not in vars(self):
+            setattr(self, held, getattr(getattr(self._of, f"{name}$"), "MODULE$"))
+        return vars(self)[held]
+
+
 class Catalyst:
     """The planner of a session."""
 
@@ -51,21 +70,25 @@ class Catalyst:
         jvm: Any = session._jvm
         own: Any = session._jsparkSession
         self._jvm, self._own, self._state = jvm, own, own.sessionState()
-        catalyst = jvm.org.apache.spark.sql.catalyst
-        self.expressions, self.logical = catalyst.expressions, catalyst.plans.logical
-        self._planning, self._plans = catalyst.planning, catalyst.plans
+        sql = jvm.org.apache.spark.sql
+        catalyst = sql.catalyst
+        self.expressions, self.logical = _Package(catalyst.expressions), _Package(catalyst.plans.logical)
+        self._planning, self._plans = _Package(catalyst.planning), _Package(catalyst.plans)
+        self._aggregates, self._types = _Package(catalyst.expressions.aggregate), _Package(sql.types)
+        self._to_seq, self._some = jvm.PythonUtils.toSeq, jvm.scala.Some
         self._nil, self._none = self.seq(()), jvm.scala.Option.empty()
+        self._new_id, self._frame_of = self.expressions.NamedExpression.newExprId, sql.classic.Dataset.ofRows
 
     # Reading
 
     def seq(self, items: Iterable[Any]) -> Any:
         """A sequence of Scala's."""
-        return self._jvm.PythonUtils.toSeq(list(items))
+        return self._to_seq(list(items))
 
     @staticmethod
     def kind(node: Node | Expression) -> str:
         """The name of a node's or an expression's class."""
-        return str(node.getClass().getSimpleName()).rstrip("$")
+        return kind_of(node)
 
     @staticmethod
     def optional(option: Any) -> Any:
@@ -137,7 +160,7 @@ class Catalyst:
     def frame(self, plan: Node) -> DataFrame:
         """A DataFrame of a resolved plan, which is neither analysed nor checked again."""
         plan.setAnalyzed()
-        return DataFrame(self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._own, plan), self.session)
+        return DataFrame(self._frame_of(self._own, plan), self.session)
 
     def stand_in(self, frame: DataFrame) -> tuple[DataFrame, int]:
         """A DataFrame of these columns without a row, which streams; and the number by which `number_of` knows it."""
@@ -153,9 +176,9 @@ class Catalyst:
     def alias(self, expression: Expression, name: str, like: Expression | None = None) -> Expression:
         """`expression AS name`. With `like` it stands for that attribute, by its id."""
         if like is None:
-            number, metadata = self.expressions.NamedExpression.newExprId(), self._none
+            number, metadata = self._new_id(), self._none
         else:
-            number, metadata = like.exprId(), self._jvm.scala.Some(like.metadata())
+            number, metadata = like.exprId(), self._some(like.metadata())
         return self.expressions.Alias(expression, name, number, self._nil, metadata, self._nil)
 
     def parsed(self, sql: str) -> Expression:
@@ -179,8 +202,8 @@ class Catalyst:
         """The expression with this type of Catalyst's."""
         if expression.dataType().equals(type_):
             return expression
-        zone = self._jvm.scala.Some(self._state.conf().sessionLocalTimeZone())
-        evaluation = getattr(getattr(self.expressions, "EvalMode$"), "MODULE$").ANSI()
+        zone = self._some(self._state.conf().sessionLocalTimeZone())
+        evaluation = self.expressions.single("EvalMode").ANSI()
         return self.expressions.Cast(expression, type_, zone, evaluation)
 
     def type_of(self, ddl: str) -> Any:
@@ -200,14 +223,14 @@ class Catalyst:
 
     def attribute_like(self, attribute: Expression, type_json: str) -> Expression:
         """A new attribute with the name of another, and a type of its own."""
-        type_ = getattr(getattr(self._jvm.org.apache.spark.sql.types, "DataType$"), "MODULE$").fromJson(type_json)
+        type_ = self._types.single("DataType").fromJson(type_json)
         return self.alias(self.null_of(type_), str(attribute.name())).toAttribute()
 
     def numbered(self, order: Sequence[Expression], child: Node) -> Node:
         """The rows with their number in an order."""
-        frame = getattr(getattr(self.expressions, "RowFrame$"), "MODULE$")
-        first = getattr(getattr(self.expressions, "UnboundedPreceding$"), "MODULE$")
-        current = getattr(getattr(self.expressions, "CurrentRow$"), "MODULE$")
+        frame = self.expressions.single("RowFrame")
+        first = self.expressions.single("UnboundedPreceding")
+        current = self.expressions.single("CurrentRow")
         within = self.expressions.SpecifiedWindowFrame(frame, first, current)
         spec = self.expressions.WindowSpecDefinition(self._nil, self.seq(order), within)
         number = self.alias(self.expressions.WindowExpression(self.expressions.RowNumber(), spec), "number")
@@ -267,16 +290,14 @@ class Catalyst:
         return rows, known, plan
 
     def _call(self, function: str, argument: Expression) -> Expression:
-        count = getattr(self.expressions.aggregate, function)(self.seq([argument]))
-        complete = getattr(getattr(self.expressions.aggregate, "Complete$"), "MODULE$")
-        return self.expressions.aggregate.AggregateExpression(
-            count, complete, False, self._none, self.expressions.NamedExpression.newExprId()
-        )
+        count = getattr(self._aggregates, function)(self.seq([argument]))
+        complete = self._aggregates.single("Complete")
+        return self._aggregates.AggregateExpression(count, complete, False, self._none, self._new_id())
 
     def joined(self, left: Node, right: Node, how: str, condition: Expression | None) -> Node:
         """A join, `how` by the name of Spark's class."""
-        kind = getattr(getattr(self._plans, f"{how}$"), "MODULE$")
-        asked = self._none if condition is None else self._jvm.scala.Some(condition)
+        kind = self._plans.single(how)
+        asked = self._none if condition is None else self._some(condition)
         return self.logical.Join(left, right, kind, asked, self.logical.JoinHint.NONE())
 
     def same(self, ones: Sequence[Expression], others: Sequence[Expression]) -> Expression:
