@@ -2,9 +2,10 @@
 
 They are SQL's functions over a partition, with Spark's names, results and types. A *frame* says of which rows a
 function is computed: `rows=(first, last)` counts rows from the current one, so `(-2, 0)` is the row and the two before
-it, and None is the end of the partition. `range=(first, last)` is in steps of equal rows (peers): 0 means the first or
-last row that is equal to the current one in the order, and None as before. Without a frame it is `range=(None, 0)`, as
-in SQL: all rows up to the current one and those equal to it.
+it, and None is the end of the partition. `range=(first, last)` is by values of the order: 0 means the first or last row
+that is equal to the current one in the order (a *peer*), and None as before. Another number is a distance from the
+current row's value in the only column of the order: of whole numbers, of days between dates, of microseconds between
+timestamps. Without a frame it is `range=(None, 0)`, as in SQL: all rows up to the current one and those equal to it.
 
 Nulls are skipped by aggregates, and an aggregate of no value is null (a count is 0). The functions that return a row's
 value do not skip them.
@@ -32,6 +33,7 @@ class Function(StrEnum):
     FIRST_VALUE = "first_value"
     LAST_VALUE = "last_value"
     NTH_VALUE = "nth_value"
+    SESSION_START = "session_start"
     COUNT = "count"
     SUM = "sum"
     MIN = "min"
@@ -131,6 +133,16 @@ def last_value(column: str, *, rows: Frame | None = None, range: Frame | None = 
 def nth_value(column: str, n: int, *, rows: Frame | None = None, range: Frame | None = None) -> Over:  # noqa: A002
     """The column's value in row `n` of the frame, from 1; null if the frame has fewer."""
     return Over(Function.NTH_VALUE, column, n, rows=rows, range=range)
+
+
+def session_start(end: str) -> Over:
+    """Where the session of the row begins: rows are in one session unless one starts after all before it have ended.
+
+    A row starts at its value in the order, which is one column that ascends, and ends at its value in `end`, a column
+    of the same type. A row that starts where another one ends is in that one's session, as in Spark's session windows.
+    A row that starts at null is in none.
+    """
+    return Over(Function.SESSION_START, end)
 
 
 def count(column: str | None = None, *, rows: Frame | None = None, range: Frame | None = None) -> Over:  # noqa: A002

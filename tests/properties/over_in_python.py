@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from dagster_ckpt.operators.over import Function, Over
+from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 from tests.unit.operators.keyed_streams import Row
 
 
@@ -57,29 +58,56 @@ def last_peer(place: int, peer: Sequence[Any]) -> int:
     return max(at for at, other in enumerate(peer) if other == peer[place])
 
 
-def frame_of(place: int, peer: Sequence[Any], one: Over) -> range:
-    """The places of the row's frame."""
+def frame_of(place: int, peer: Sequence[Any], one: Over, values: Sequence[Any], sign: int) -> range:
+    """The places of the row's frame. `values` are those of the order's only column; `sign` is -1 if it descends."""
     count = len(peer)
     if one.rows is not None:
         first, last = one.rows
         start, stop = 0 if first is None else place + first, count if last is None else place + last + 1
     else:
         first, last = one.range or (None, 0)
-        start, stop = (
-            0 if first is None else peer.index(peer[place]),
-            count if last is None else last_peer(place, peer) + 1,
-        )
+        starts, stops = peer.index(peer[place]), last_peer(place, peer) + 1
+        if values and values[place] is not None:
+            known = [at for at, value in enumerate(values) if value is not None]
+            far = {at: sign * (values[at] - values[place]) for at in known}
+            if first:
+                starts = next((at for at in known if far[at] >= first), known[-1] + 1)
+            if last:
+                stops = next((at for at in reversed(known) if far[at] <= last), known[0] - 1) + 1
+        start, stop = 0 if first is None else starts, count if last is None else stops
     return range(max(start, 0), min(max(stop, 0), count))
 
 
-def computed(rows: Sequence[Row], place: int, peer: Sequence[Any], one: Over) -> Any:
-    """The function of the row at this place in its partition. `peer` is what rows are compared by."""
+def session_start(starts: Sequence[Any], ends: Sequence[Any], place: int) -> Any:
+    """Where the session begins of the row at this place. Rows are in the order of their starts."""
+    found, ended = None, None
+    for start, end in list(zip(starts, ends, strict=True))[: place + 1]:
+        if start is None:
+            continue
+        if ended is None or start > ended:
+            found = start
+        ended = max(each for each in (start, end, ended) if each is not None)
+    return None if starts[place] is None else found
+
+
+def computed(rows: Sequence[Row], place: int, peer: Sequence[Any], one: Over, by: Sequence[OrderColumn] = ()) -> Any:
+    """The function of the row at this place in its partition. `peer` is what rows are compared by.
+
+    `by` is the order, for functions that measure its values.
+    """
     if one.function in RANKINGS:
         return RANKINGS[one.function](place, peer, one.n or 0)
     if one.function in (Function.LAG, Function.LEAD):
         other = place + (one.n or 0) * (1 if one.function is Function.LEAD else -1)
         return rows[other][str(one.column)] if 0 <= other < len(rows) else one.default
-    frame = frame_of(place, peer, one)
+    if one.function is Function.SESSION_START:
+        return session_start([row[by[0].name] for row in rows], [row[str(one.column)] for row in rows], place)
+    measured = [row[by[0].name] for row in rows] if by else []
+    return computed_of(rows, frame_of(place, peer, one, measured, -1 if by and by[0].descending else 1), one)
+
+
+def computed_of(rows: Sequence[Row], frame: range, one: Over) -> Any:
+    """The function of the rows at these places."""
     if one.column is None:
         return len(frame)
     values = [rows[at][one.column] for at in frame]

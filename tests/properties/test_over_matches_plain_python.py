@@ -63,13 +63,14 @@ def wanted(rows: Sequence[Row], by: Sequence[OrderColumn], functions: Mapping[st
     found = list[Row]()
     for key in {row["k"] for row in rows}:
         mine = sorted(
-            (row for row in rows if row["k"] == key), key=lambda row: [total(row[name]) for name in ("f", "v", "d")]
+            (row for row in rows if row["k"] == key),
+            key=lambda row: [total(row[name]) for name in ("f", "v", "d", "e") if name in row],
         )
         for column in reversed(by):
             mine.sort(key=lambda row: in_order(row[column.name], column), reverse=column.descending)
         peer = [[in_order(row[column.name], column) for column in by] for row in mine]
         found += [
-            {**row, **{name: computed(mine, place, peer, one) for name, one in functions.items()}}
+            {**row, **{name: computed(mine, place, peer, one, by) for name, one in functions.items()}}
             for place, row in enumerate(mine)
         ]
     return found
@@ -109,7 +110,55 @@ def test_over_rows_that_only_come(epochs: Any, functions: Any, by: Any, world: A
             assert sum_of(stream.changes) == bag_of(wanted(there, order, functions))
 
 
+IN_TIME = pa.schema([("k", pa.string()), ("v", pa.int64()), ("e", pa.int64())])
+TIMES = st.none() | st.integers(0, 30) | st.sampled_from([(1 << 63) - 1, -(1 << 63)])
+ROWS_IN_TIME = st.fixed_dictionaries({"k": st.sampled_from(["a", "a", "b"]), "v": TIMES, "e": TIMES})
+
+
+def frame_by_distance(first: int | None, last: int | None) -> over.Frame:
+    return (first, last) if first is None or last is None or first <= last else (last, first)
+
+
+DISTANCES = st.builds(frame_by_distance, *(2 * [st.none() | st.integers(-5, 5)]))
+BY_DISTANCE = st.one_of(
+    st.builds(lambda frame: over.count(range=frame), DISTANCES),
+    *(
+        st.builds(lambda frame, kind=kind: kind("e", range=frame), DISTANCES)
+        for kind in (over.first_value, over.last_value, over.max, over.count)
+    ),
+    st.builds(lambda n, frame: over.nth_value("e", n, range=frame), st.integers(1, 3), DISTANCES),
+)
+SESSIONS = st.just(over.session_start("e"))
+MEASURED = st.one_of(
+    st.tuples(st.sampled_from(["v asc", "v desc", "v asc nulls last"]), BY_DISTANCE),
+    st.tuples(st.sampled_from(["v asc", "v asc nulls last"]), SESSIONS),
+)
+
+
+@examples(60)
+@given(histories(ROWS_IN_TIME), MEASURED, WORLDS, st.sampled_from([64, 4, 2]), SIZES, RANDOMS)
+def test_values_of_the_order_are_measured(
+    epochs: Any, measured: Any, world: Any, limit: int, size: int, random: Any
+) -> None:
+    by, function = measured
+    operator = OverPartition.build(("k",), InputSpec((), IN_TIME.append(KIND)), by, {"x": function}, updating=True)
+    tasks, memory_bytes = world
+    stream, bag = Changing(operator, tasks, memory_bytes, piece=random.choice([1, 3, 1000])), Bag(IN_TIME)
+    with patch.object(OrderedTree, "node_rows_max", limit):
+        for steps in epochs:
+            stream.epoch(*((0, table) for table in bag.epoch(steps, size, random)))
+            assert sum_of(stream.changes) == bag_of(
+                wanted(bag.rows, order_columns("over", by, IN_TIME), {"x": function})
+            )
+        if not bag.rows:
+            assert set(stream.held().values()) == {0}, "nothing is kept of nothing"
+
+
 BOUNDED = st.one_of(
+    st.builds(
+        over.sum, st.just("v"), range=st.sampled_from([(-3, 3), (2, 9), (-9, -2), (0, 5), (None, -7), (None, 4)])
+    ),
+    st.builds(over.last_value, st.just("v"), range=st.sampled_from([(None, -7), (-20, -5), (None, 3)])),
     st.builds(over.lag, st.just("v"), st.integers(-5, 5)),
     st.builds(over.sum, st.just("v"), rows=st.sampled_from([(-3, 3), (2, 4), (-4, -2), (-1, 1), (0, 5)])),
     st.builds(over.count, range=st.just((0, 0))),

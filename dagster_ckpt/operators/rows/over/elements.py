@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, taken
 from dagster_ckpt.operators.over import Over
+from dagster_ckpt.operators.rows.over import distances
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 
 NONE = -1
@@ -109,10 +110,22 @@ class Elements:
             stops = self.stops if last is None else self.places + last + 1
         else:
             first, last = function.range or (None, 0)
-            starts = self.starts if first is None else self.peers[0]
-            stops = self.stops if last is None else self.peers[1]
+            starts = self.starts if first is None else self._bound(first, behind=False)
+            stops = self.stops if last is None else self._bound(last, behind=True)
         starts = np.clip(starts, self.starts, self.stops)
         return starts, np.clip(stops, starts, self.stops)
+
+    @cached_property
+    def _measured(self) -> tuple[Positions, Mask]:
+        values, there = distances.measured(self.by[0], self.column(self.by[0].name))
+        return values[self.at], there[self.at]
+
+    def _bound(self, distance: int, *, behind: bool) -> Positions:
+        """The first element that is so far away, or with `behind` the first that is farther; of nulls the peers."""
+        if distance == 0:
+            return self.peers[behind]
+        values, there = self._measured
+        return np.where(there, distances.bounds(values, there, self.run, distance, behind=behind), self.peers[behind])
 
     def column(self, name: str) -> pa.Array:
         """The column's value of each row."""

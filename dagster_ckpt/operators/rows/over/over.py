@@ -75,7 +75,7 @@ class OverPartition(WithoutTable):
         schema = pa.schema([field for field in source.schema if not (updating and field.name == CHANGE_TYPE)])
         order = order_columns(STEP, by, schema)
         over_checks.check_rows(keys, schema, order)
-        over_checks.check_functions(functions, keys, schema)
+        over_checks.check_functions(functions, keys, schema, order)
         values, reach = _values(functions, schema)
         output = pa.schema([*schema, *(value.output for value in values)])
         more = _beside(values)

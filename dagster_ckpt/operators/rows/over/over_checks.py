@@ -8,6 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.over import Frame, Function, Over
+from dagster_ckpt.operators.rows.over import distances
 from dagster_ckpt.operators.rows.over.values import AGGREGATES, PLACED
 from dagster_ckpt.operators.shared.accumulators.value_order import is_orderable
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
@@ -22,6 +23,9 @@ _LEAST = {Function.NTH_VALUE: 1, Function.NTILE: 1}
 _BOUNDS = 2
 BOUND_MAX = 10_000
 """The most rows from the current one to a bound of its frame: so many are read beside each change."""
+
+DISTANCE_MAX = 1 << 61
+"""The greatest distance between values: the sum of two is a whole number of 64 bits."""
 
 
 def check_rows(keys: tuple[str, ...], schema: pa.Schema, by: Sequence[OrderColumn]) -> None:
@@ -44,7 +48,9 @@ def check_rows(keys: tuple[str, ...], schema: pa.Schema, by: Sequence[OrderColum
             )
 
 
-def check_functions(functions: Mapping[str, object], keys: tuple[str, ...], schema: pa.Schema) -> None:
+def check_functions(
+    functions: Mapping[str, object], keys: tuple[str, ...], schema: pa.Schema, by: Sequence[OrderColumn]
+) -> None:
     """At least one function, each over a column that exists, fits and is no key, with a frame that there can be."""
     if not functions:
         raise InvalidPipelineError("over needs something to compute, such as place=over.row_number(). functions=()")
@@ -66,6 +72,9 @@ def check_functions(functions: Mapping[str, object], keys: tuple[str, ...], sche
             _check_number(function, where)
         if function.function in (*AGGREGATES, *PLACED):
             _check_frame(function, where)
+            _check_distance(function, schema, by, where)
+        if function.function is Function.SESSION_START:
+            _check_session(function, schema, by, where)
 
 
 def check_output(schema: pa.Schema, output: pa.Schema, beside: Sequence[str]) -> None:
@@ -84,7 +93,7 @@ def check_output(schema: pa.Schema, output: pa.Schema, beside: Sequence[str]) ->
 
 def _check_column(name: str, function: Over, schema: pa.Schema, where: str) -> None:
     kind = function.function
-    if kind not in (*AGGREGATES, *PLACED, Function.LAG, Function.LEAD):
+    if kind not in (*AGGREGATES, *PLACED, Function.LAG, Function.LEAD, Function.SESSION_START):
         return
     pipeline_checks.check_column(function.column, f"function {name}", schema)  # type: ignore[arg-type]
     type_ = schema.field(function.column).type
@@ -115,6 +124,15 @@ def _check_number(function: Over, where: str) -> None:
         raise InvalidPipelineError(f"{kind} takes a whole number from {least} to {BOUND_MAX}. {where}, n={n!r}")
 
 
+def _check_session(function: Over, schema: pa.Schema, by: Sequence[OrderColumn], where: str) -> None:
+    start, end = schema.field(by[0].name).type, schema.field(function.column).type
+    if len(by) > 1 or by[0].descending or start != end:
+        raise InvalidPipelineError(
+            "a session's rows are ordered by when they start, one column that ascends, of the type of their end. "
+            f"{where}, type={end}, by={', '.join(each.spelled() for each in by)}, type of by={start}"
+        )
+
+
 def _check_frame(function: Over, where: str) -> None:
     if function.rows is not None and function.range is not None:
         raise InvalidPipelineError(f"a frame is by rows= or by range=, not by both. {where}")
@@ -129,16 +147,28 @@ def _check_frame(function: Over, where: str) -> None:
         first, last = frame
         if first is not None and last is not None and first > last:
             raise InvalidPipelineError(f"a frame ends before it begins. {where}, {unit}={frame!r}")
-        if unit == "range" and not {first, last} <= {None, 0}:
-            raise InvalidPipelineError(
-                "range= takes None and 0: (None, 0), (0, 0), (0, None) or (None, None). A distance between values is "
-                f"not supported: count rows with rows=, or use windows of time. {where}, range={frame!r}"
-            )
-        if max(abs(each) for each in (first or 0, last or 0)) > BOUND_MAX:
+        if unit == "rows" and max(abs(each) for each in (first or 0, last or 0)) > BOUND_MAX:
             raise InvalidPipelineError(
                 f"a bound is at most {BOUND_MAX} rows away, since so many are read beside each change; for all rows "
                 f"use None. {where}, {unit}={frame!r}"
             )
+
+
+def _check_distance(function: Over, schema: pa.Schema, by: Sequence[OrderColumn], where: str) -> None:
+    distances_ = [bound for bound in function.range or () if bound]
+    if not distances_:
+        return
+    type_ = schema.field(by[0].name).type
+    if len(by) > 1 or not distances.is_measurable(type_):
+        raise InvalidPipelineError(
+            "a distance in range= is one between values of the only column in by=, a whole number, date or timestamp: "
+            f"order by one such column, or count rows with rows=. {where}, range={function.range!r}, "
+            f"by={', '.join(each.spelled() for each in by)}, type={type_}"
+        )
+    if max(map(abs, distances_)) > DISTANCE_MAX:
+        raise InvalidPipelineError(
+            f"a distance is at most {DISTANCE_MAX}; for all rows use None. {where}, range={function.range!r}"
+        )
 
 
 def _is_frame(value: object) -> TypeGuard[Frame]:

@@ -1,5 +1,6 @@
 """The rows that some changes can touch, before them and after: whole leaves of the tree, side by side in runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,8 +9,10 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, rows_equal, stack, take, taken
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import StateTable
+from dagster_ckpt.operators.rows.over import distances
 from dagster_ckpt.operators.rows.over.reach import Reach
 from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows
+from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 from dagster_ckpt.operators.shared.ranked.ordered_tree import NONE, Leaves, NodeRows, OrderedTree, Partitions, Written
 
 
@@ -159,17 +162,37 @@ def _beside(
     if reach.peers and len(some):
         edge = runs.firsts[edges[some]] + (runs.counts[edges[some]] - 1 if behind else 0)
         change = outermost[runs.touched[inner[some]]]
-        tie = np.ones(len(some), dtype=np.bool_)
-        for column in tree.order.by:
-            values = [taken(flat(each.column(column.name)), at) for each, at in ((runs.rows, edge), (changed, change))]
-            codes = column.codes(pa.concat_arrays(values))
-            tie &= codes[: len(some)] == codes[len(some) :]
-        needs[some] = tie
+        sides = [(runs.rows, edge), (changed, change)]
+        needs[some] = _ties(tree, sides)
+        if reach.distance:
+            needs[some] |= _is_close(tree, sides, reach.distance)
     at = edges[needs & goes_on]
     if len(at) == 0:
         return None
     bounds = take(leaves.bounds, (leaves.ends if behind else leaves.begins)[at])
     return tree.located(table, partitions, leaves.groups[at], bounds, before=not behind)
+
+
+def _ties(tree: OrderedTree, sides: Sequence[tuple[pa.Table, Positions]]) -> Mask:
+    """Whether each row of the one side is equal in the order to the row of the other."""
+    tie = np.ones(len(sides[0][1]), dtype=np.bool_)
+    for column in tree.order.by:
+        codes = column.codes(_values(column, sides))
+        tie &= codes[: len(tie)] == codes[len(tie) :]
+    return tie
+
+
+def _is_close(tree: OrderedTree, sides: Sequence[tuple[pa.Table, Positions]], distance: int) -> Mask:
+    """Whether each row of the one side is at most so far, in the order, from the row of the other."""
+    column, count = tree.order.by[0], len(sides[0][1])
+    values, there = distances.measured(column, _values(column, sides))
+    ours, theirs = values[:count], values[count:]
+    close: Mask = (distances.moved(ours, distance) >= theirs) & (distances.moved(theirs, distance) >= ours)
+    return close & there[:count] & there[count:]
+
+
+def _values(column: OrderColumn, sides: Sequence[tuple[pa.Table, Positions]]) -> pa.Array:
+    return pa.concat_arrays([taken(flat(each.column(column.name)), at) for each, at in sides])
 
 
 def _distinct(leaves: Leaves, more: list[Leaves]) -> Leaves:

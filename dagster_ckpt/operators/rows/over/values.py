@@ -11,6 +11,7 @@ from dagster_ckpt.operators.over import Function, Over
 from dagster_ckpt.operators.rows.over import exact_totals
 from dagster_ckpt.operators.rows.over.elements import DENSE, NONE, RANK, ROWS, Elements
 from dagster_ckpt.operators.rows.over.exact_totals import PrefixTotals
+from dagster_ckpt.operators.rows.over.sessions import Sessions, sessions_of
 from dagster_ckpt.operators.shared.accumulators import output_columns
 from dagster_ckpt.operators.shared.accumulators.accumulator import known, or_null
 from dagster_ckpt.operators.shared.accumulators.exact_numbers import EXACT, Doubles, Parts
@@ -78,6 +79,8 @@ class Value:
             return ()
         if kind in (Function.RANK, Function.DENSE_RANK):
             return (pa.field(RANK if kind is Function.RANK else DENSE, pa.int64()),)
+        if kind is Function.SESSION_START:
+            return (pa.field(self._kept, self.type), pa.field(self._ended, self.type))
         if not self._is_running or kind is Function.LAST_VALUE:
             return ()
         count, total = pa.field(self._counted, pa.int64()), pa.field(self._kept, EXACT)
@@ -98,11 +101,17 @@ class Value:
     def _counted(self) -> str:
         return f"_count_{self.number}"
 
+    @property
+    def _ended(self) -> str:
+        return f"_end_{self.number}"
+
     def of(self, rows: Elements) -> pa.Array:
         """Its value of each element."""
         kind, column = self.function.function, self.function.column
         if kind in (*_RANKS, *_SHARES):
             return pa.array(self._ranking(rows), self.output.type)
+        if kind is Function.SESSION_START:
+            return self._sessions(rows).own
         starts, stops = rows.frame(self.function)
         if kind is Function.COUNT:
             return pa.array(self._count(rows, starts, stops))
@@ -118,6 +127,10 @@ class Value:
         """The columns `fields` for the elements at these places."""
         kind, column = self.function.function, self.function.column
         starts = rows.starts
+        if kind is Function.SESSION_START and self.fields:
+            sessions = self._sessions(rows)
+            yield from (taken(sessions.start_before, at), taken(sessions.end_before, at))
+            return
         for field in self.fields:
             if field.name in (RANK, DENSE):
                 yield pa.array((rows.rank if kind is Function.RANK else rows.dense_rank)[at])
@@ -149,6 +162,12 @@ class Value:
         behind: Positions = larger + (place - in_larger) // np.maximum(size, 1)
         buckets: Positions = np.where(place < in_larger, place // (size + 1), behind) + 1
         return buckets
+
+    def _sessions(self, rows: Elements) -> Sessions:
+        assert self.function.column is not None, "checked"
+        nothing = pa.nulls(len(rows.in_middle), self.type)
+        before = [rows.carried.get(name, nothing) for name in (self._kept, self._ended)]
+        return sessions_of(rows, self.function.column, *before)
 
     def _beside(self, rows: Elements, column: str) -> pa.Array:
         """The value so many rows before or behind."""

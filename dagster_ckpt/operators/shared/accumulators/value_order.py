@@ -31,7 +31,7 @@ def is_orderable(type_: pa.DataType) -> bool:
     """Whether `ordered` takes columns of this type: all of Spark's except intervals and nested types."""
     kinds = pa.types
     return (
-        _is_whole(type_)
+        is_whole(type_)
         or kinds.is_floating(type_)
         or kinds.is_boolean(type_)
         or kinds.is_decimal128(type_)
@@ -48,7 +48,7 @@ def ordered(column: pa.Array) -> Ordered:
         return _Floats.of(column)
     if pa.types.is_boolean(column.type):
         return _Wholes(column.type, _int64(column.cast(pa.int8())))
-    if _is_whole(column.type):
+    if is_whole(column.type):
         return _Wholes(column.type, _int64(column.view(_storage(column.type))))
     return _Ranks.of(column)
 
@@ -116,7 +116,8 @@ class _Ranks:
         return self.column.take(pa.array(row_of_rank[codes]))
 
 
-def _is_whole(type_: pa.DataType) -> bool:
+def is_whole(type_: pa.DataType) -> bool:
+    """Whether values of this type are stored as whole numbers: integers, dates, timestamps."""
     kinds = pa.types
     return bool(kinds.is_signed_integer(type_) or kinds.is_date32(type_) or kinds.is_timestamp(type_))
 

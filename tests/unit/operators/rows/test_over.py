@@ -172,7 +172,13 @@ def test_rows_have_a_key_where_one_is_known(function: Over, input_key: Any, want
 
 
 def test_a_partition_with_many_rows_is_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = stream(number=over.row_number(), before=over.lag("v", 3), total=over.avg("v", rows=(None, 0)))
+    one = stream(
+        number=over.row_number(),
+        before=over.lag("v", 3),
+        total=over.avg("v", rows=(None, 0)),
+        near=over.count(range=(-5, 0)),
+        session=over.session_start("v"),
+    )
     one.epoch(batch(*(("+", "a", at, at) for at in range(5_000))))
     read = 0
     table = one.dicts.tables["ordered"]
@@ -208,7 +214,14 @@ def test_a_partition_with_many_rows_is_read_in_part(monkeypatch: pytest.MonkeyPa
         ("at asc", {"x": over.sum("v", rows=(0, -1))}, "ends before it begins"),
         ("at asc", {"x": over.sum("v", rows=(-1,))}, "two whole numbers or None"),  # type: ignore[arg-type]
         ("at asc", {"x": over.sum("v", rows=(-1, 0), range=(None, 0))}, "not by both"),
-        ("at asc", {"x": over.sum("v", range=(-5, 0))}, "A distance between values is not supported"),
+        (
+            ["at asc", "v asc"],
+            {"x": over.sum("v", range=(-5, 0))},
+            "distance in range= is one between values of the only",
+        ),
+        ("at asc", {"x": over.sum("v", range=(-(1 << 62), 0))}, "a distance is at most"),
+        ("at desc", {"x": over.session_start("v")}, "a session's rows are ordered by when they start"),
+        (["at asc", "v asc"], {"x": over.session_start("v")}, "one column that ascends"),
         ("at asc", {"x": over.sum("v", rows=(-10_001, 0))}, "at most 10000 rows away"),
     ],
 )
