@@ -18,6 +18,7 @@ from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
+from dagster_ckpt.runtime.plans.sessions import SessionKey, of_sessions
 from dagster_ckpt.runtime.plans.stand_ins import StandIn
 from dagster_ckpt.runtime.plans.work_text import in_canonical_order
 
@@ -189,12 +190,6 @@ class Compiler:
         """Aggregates of groups, and what is computed of them."""
         catalyst = self.catalyst
         grouping, calls, results, below = catalyst.aggregate_of(node)
-        for each in grouping:
-            if "spark.sessionWindow" in each.metadata().json():
-                raise InvalidPipelineError(
-                    "session windows of a query are not kept up to date: use Stream.window(session(gap)). "
-                    f"found={each.sql()}"
-                )
         grouping = in_canonical_order(grouping, below)
         calls = in_canonical_order(calls, below)
         groups = catalyst.groups(grouping, calls, below)
@@ -209,7 +204,9 @@ class Compiler:
     def _groups(self, node: Node, grouping: Sequence[Expression], calls: Sequence[Expression], below: Node) -> Part:
         """A row for each group: its key, then the results of the calls; the distinct keys if there are none."""
         catalyst = self.catalyst
-        keys = [Key(catalyst, each) for each in grouping]
+        # A session's columns come last.
+        ordered = sorted(grouping, key=SessionKey.is_one)
+        keys = [(SessionKey if SessionKey.is_one(each) else Key)(catalyst, each) for each in ordered]
         of_keys = [key.columns() for key in keys]
         flat = [each for own in of_keys for each in own]
         key_names = [f"k{number}" for number in range(len(flat))]
@@ -222,7 +219,9 @@ class Compiler:
             aggregations[f"a{number}"] = aggregation_of(catalyst, call, names)
         value_names = [f"v{number}" for number in range(len(arguments))]
         rows = self.part(below).columns([*flat, *arguments], [*key_names, *value_names])
-        if not calls:
+        if keys and isinstance(keys[-1], SessionKey):
+            made = of_sessions(rows, key_names, aggregations)
+        elif not calls:
             made = rows.distinct()
         elif keys:
             made = rows.key_by(*key_names).aggregate(**aggregations)
@@ -233,7 +232,8 @@ class Compiler:
         typed = zip(calls, types_of(made, len(calls)), strict=True)
         raw = [catalyst.attribute_like(call.resultAttribute(), type_) for call, type_ in typed]
         columns = iter(stand)
-        values = [key.value([next(columns) for _ in own]) for key, own in zip(keys, of_keys, strict=True)]
+        of_ordered = [key.value([next(columns) for _ in own]) for key, own in zip(keys, of_keys, strict=True)]
+        values = [of_ordered[ordered.index(each)] for each in grouping]
         cast = [catalyst.cast(one, each.dataType()) for one, each in zip([*values, *raw], output, strict=True)]
         named = [catalyst.alias(one, str(each.name()), each) for one, each in zip(cast, output, strict=True)]
         part = Part(catalyst, (), stream=made, attributes=(*stand, *raw))

@@ -24,6 +24,14 @@ _AGGREGATES: Mapping[str, Callable[..., Over]] = {
     "First": over.first_value,
     "Last": over.last_value,
 }
+_WHOLE = ("ByteType", "ShortType", "IntegerType", "LongType")
+_DISTANCES: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(_WHOLE, _WHOLE),
+    "DateType": ("IntegerType",),
+    **dict.fromkeys(("TimestampType", "TimestampNTZType"), ("DayTimeIntervalType",)),
+}
+"""Classes of distances' types, by that of what they are between."""
+_NO_DISTANCES = ("UnboundedPreceding", "UnboundedFollowing", "CurrentRow")
 _BESIDE: Mapping[str, Callable[..., Over]] = {"Lag": over.lag, "Lead": over.lead}
 
 
@@ -47,15 +55,15 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
     if kind in _RANKS:
         return _RANKS[kind]()
     if kind == "NTile":
-        return over.ntile(_number(catalyst, function.buckets(), call))
+        return over.ntile(_number(function.buckets(), call))
     if kind in _BESIDE and not function.ignoreNulls():
         default = function.default()
         if catalyst.kind(default) != "Literal" or default.value() is not None:
             raise _refused(call, "a default other than null: write coalesce around it")
-        return _BESIDE[kind](columns[0], abs(_number(catalyst, function.inputOffset(), call)))
+        return _BESIDE[kind](columns[0], abs(_number(function.inputOffset(), call)))
     frame = _frame(catalyst, call)
     if kind == "NthValue" and not function.ignoreNulls():
-        return over.nth_value(columns[0], _number(catalyst, function.offset(), call), **frame)
+        return over.nth_value(columns[0], _number(function.offset(), call), **frame)
     if kind == "AggregateExpression" and not function.isDistinct():
         name = catalyst.kind(function.aggregateFunction())
         skips = name in ("First", "Last") and function.aggregateFunction().ignoreNulls()
@@ -66,27 +74,36 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
 
 def _frame(catalyst: Catalyst, call: Expression) -> dict[str, Frame]:
     frame = call.windowSpec().frameSpecification()
+    by_rows = catalyst.kind(frame.frameType()) == "RowFrame"
+    if not by_rows:
+        _check_distances(catalyst, call, frame)
     bounds = (_bound(catalyst, frame.lower(), call), _bound(catalyst, frame.upper(), call))
-    if catalyst.kind(frame.frameType()) == "RowFrame":
-        return {"rows": bounds}
-    if any(each not in (None, 0) for each in bounds):
-        raise _refused(call, "RANGE with a distance: use ROWS, or a join on the range")
-    return {"range": bounds}
+    return {"rows" if by_rows else "range": bounds}
 
 
 def _bound(catalyst: Catalyst, bound: Expression, call: Expression) -> int | None:
     kind = catalyst.kind(bound)
-    if kind.startswith("Unbounded"):
-        return None
-    return 0 if kind == "CurrentRow" else _number(catalyst, bound, call)
+    if kind in _NO_DISTANCES:
+        return 0 if kind == "CurrentRow" else None
+    return _number(bound, call)
 
 
-def _number(catalyst: Catalyst, expression: Expression, call: Expression) -> int:
-    if catalyst.kind(expression) == "UnaryMinus":
-        return -_number(catalyst, expression.child(), call)
-    if catalyst.kind(expression) != "Literal" or not isinstance(expression.value(), int):
-        raise _refused(call, "a bound that is not a whole number")
-    return int(expression.value())
+def _number(expression: Expression, call: Expression) -> int:
+    value = expression.eval(None) if expression.foldable() else None
+    if not isinstance(value, int):
+        raise _refused(call, "a bound that is neither a whole number nor an interval of days to seconds")
+    return int(value)
+
+
+def _check_distances(catalyst: Catalyst, call: Expression, frame: Expression) -> None:
+    """Distances are in the unit in which the engine measures values of the order."""
+    distances = [each for each in (frame.lower(), frame.upper()) if catalyst.kind(each) not in _NO_DISTANCES]
+    for order in each_of(call.windowSpec().orderSpec()) if distances else ():
+        fits = _DISTANCES.get(catalyst.kind(order.child().dataType()), ())
+        if not all(catalyst.kind(each.dataType()) in fits for each in distances):
+            raise _refused(
+                call, "RANGE with a distance of this type: order by a whole number, date or timestamp, or count by ROWS"
+            )
 
 
 def _refused(call: Expression, what: str) -> InvalidPipelineError:

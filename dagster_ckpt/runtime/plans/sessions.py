@@ -1,0 +1,46 @@
+"""Session windows of a query: which session a row is in is computed over its key's rows in order of time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dagster_ckpt.operators import agg, over
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+
+_START, _END = "session_start", "session_end"
+
+
+@dataclass(frozen=True)
+class SessionKey:
+    """The window of a session as a key. Below the aggregate it is that of each row: its time, and that plus the gap."""
+
+    catalyst: Catalyst
+    expression: Expression
+
+    @staticmethod
+    def is_one(expression: Expression) -> bool:
+        """Whether Spark would merge the windows that this key has."""
+        return "spark.sessionWindow" in str(expression.metadata().json())
+
+    def columns(self) -> list[Expression]:
+        """A row's window, and then its session's: when it starts and when it ends."""
+        return [self.catalyst.field(self.expression, number) for number in range(2)]
+
+    def value(self, columns: Sequence[Expression]) -> Expression:
+        fields = self.expression.dataType().fields()
+        names = (str(field.name()) for field in fields)
+        made = self.catalyst.struct(list(zip(names, columns, strict=True)))
+        return self.catalyst.cast(made, self.expression.dataType())
+
+
+def of_sessions(rows: Stream, keys: Sequence[str], aggregations: Mapping[str, Aggregation]) -> Stream:
+    """Aggregates of each session: its keys, of which the last two are the window, then the aggregates.
+
+    Rows may come late or be taken back, which joins and splits sessions. A session is known by its start, so that no
+    other one changes.
+    """
+    *others, start, end = keys
+    rows = rows.key_by(*others) if others else rows
+    found = rows.over(f"{start} asc", **{_START: over.session_start(end)})
+    return found.key_by(*others, _START).aggregate(**{_END: agg.max(end)}, **aggregations)
