@@ -1,0 +1,97 @@
+"""Random queries over random tables: after every epoch the stream's table is what Spark gives in batch."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from math import isnan
+from pathlib import Path
+
+from hypothesis import HealthCheck, assume, event, given, note, settings
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.step_parts import Upstream
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.plans.compiler import stream_of_sql
+from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
+from tests.spark.input_files import drop
+from tests.spark.streams import StreamUnderTest
+from tests.worlds.examples import TIMES
+from tests.worlds.queries.tables import COLUMNS, EPOCHS, Changing, tables
+from tests.worlds.queries.texts import queries
+
+WORLDS = 8 if TIMES == 1 else 150 * TIMES
+"""`make properties` has TIMES = 20: 3,000 worlds."""
+OPENED = 1
+"""The epoch in which a stream is opened has no rows."""
+
+
+@given(st.data())
+@settings(
+    max_examples=WORLDS,
+    derandomize=TIMES == 1,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.large_base_example],
+)
+def test_the_table_is_what_the_query_gives_in_batch(spark: SparkSession, data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=2, max_size=5, unique=True))
+    world = {name: data.draw(tables(name)) for name in names}
+    query = data.draw(queries({name: table.columns for name, table in world.items()}))
+    note(query)
+    expected = in_batch(spark, world, query)
+    with tempfile.TemporaryDirectory() as folder:
+        stream = StreamUnderTest(spark, Path(folder))
+        try:
+            stream.run(lambda session: stream_of_sql(session, query, read(session, Path(folder), world)))
+        except InvalidPipelineError as error:
+            event(f"refused: {str(error).split(':')[0][:80]}")
+            assume(False)
+        for epoch in range(1, EPOCHS + 1):
+            table = stream.table(OPENED + epoch).to_pylist()
+            assert bag(row.values() for row in table) == expected[epoch - 1], f"after epoch {epoch}"
+
+
+def in_batch(spark: SparkSession, world: Mapping[str, Changing], query: str) -> list[Counter[object]]:
+    """What Spark gives after each epoch. A query that it refuses, or that fails, is none."""
+    found = []
+    for epoch in range(1, EPOCHS + 1):
+        for name, table in world.items():
+            spark.createDataFrame(table.rows(epoch), to_spark_schema(table.schema)).createOrReplaceTempView(name)
+        try:
+            found.append(bag(spark.sql(query).collect()))
+        except PySparkException as error:
+            event(f"no query: {type(error).__name__}")
+            assume(False)
+    return found
+
+
+def read(session: SparkSession, root: Path, world: Mapping[str, Changing]) -> Mapping[str, Stream]:
+    """The tables as streams, a file of each in each epoch."""
+    found = {}
+    for name, table in world.items():
+        folder = root / name
+        if not folder.exists():
+            folder.mkdir()
+            for number, rows in enumerate(table.files()):
+                drop(folder, number, rows)
+        schema = to_spark_schema(table.files()[0].schema)
+        frame = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+        upstream = Upstream(name, table.key, changes=True) if table.changes else None
+        found[name] = Stream(frame, upstream=upstream)
+    return found
+
+
+def bag(rows: Iterable[Iterable[object]]) -> Counter[object]:
+    """The rows, each with how often it is there."""
+    return Counter(tuple(map(plain, row)) for row in rows)
+
+
+def plain(value: object) -> object:
+    if isinstance(value, Row):
+        return plain(value.asDict())
+    if isinstance(value, float):
+        return "nan" if isnan(value) else f"{value + 0.0:.9g}"
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value

@@ -1,0 +1,291 @@
+"""Random queries in Spark's SQL.
+
+Their result follows from the rows alone: where an order decides, it is total, or equal rows are alike in the result.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+T = TypeVar("T")
+Column = tuple[str, str]
+"""A name and a type (`tables.TYPES`; "int" has all integers)."""
+
+JOINS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
+SETS = ("UNION ALL", "UNION", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL")
+LITERALS = {
+    "int": ["0", "1", "2"],
+    "string": ["'a'", "'b'", "''"],
+    "decimal": ["CAST(1.25 AS DECIMAL(8, 2))", "CAST(0 AS DECIMAL(8, 2))"],
+    "double": ["0.5D", "0D"],
+    "boolean": ["true", "false"],
+    "timestamp": ["TIMESTAMP '2024-01-01 01:00:00'"],
+}
+SUMMED = ("int", "decimal", "double")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A SELECT, and its columns."""
+
+    sql: str
+    columns: tuple[Column, ...]
+
+    def __str__(self) -> str:
+        return f"({self.sql})"
+
+
+class Writer:
+    """Writes a query; `depth` bounds how far it nests."""
+
+    def __init__(self, draw: st.DrawFn, tables: dict[str, dict[str, str]]) -> None:
+        self._draw, self._tables = draw, tables
+        self._names = 0
+
+    def query(self, depth: int) -> Relation:
+        """A relation over the tables."""
+        if depth == 0:
+            return self._source()
+        return self._one_of(self._operations)(depth - 1)
+
+    @cached_property
+    def _operations(self) -> Sequence[Callable[[int], Relation]]:
+        return (
+            self._projected,
+            self._filtered,
+            self._aggregated,
+            self._aggregated,
+            self._joined,
+            self._joined,
+            self._combined,
+            self._distinct,
+            self._ranked,
+            self._limited,
+            self._over,
+            self._in_subquery,
+            self._scalar_subquery,
+            self._beside_itself,
+        )
+
+    # Relations
+
+    def _source(self) -> Relation:
+        table = self._one_of(sorted(self._tables))
+        columns = self._tables[table]
+        named = [(name, self._name(), type_) for name, type_ in columns.items()]
+        listed = ", ".join(f"{name} AS {alias}" for name, alias, _ in named)
+        return Relation(f"SELECT {listed} FROM {table}", tuple((alias, type_) for _, alias, type_ in named))
+
+    def _projected(self, depth: int) -> Relation:
+        below = self.query(depth)
+        kept = self._some(below.columns)
+        made = [(self._name(), *self._expression(below.columns)) for _ in range(self._number(0, 2))]
+        listed = ", ".join([*(name for name, _ in kept), *(f"{sql} AS {name}" for name, sql, _ in made)])
+        columns = (*kept, *((name, type_) for name, _, type_ in made))
+        return Relation(f"SELECT {listed} FROM {below}", columns)
+
+    def _filtered(self, depth: int) -> Relation:
+        below = self.query(depth)
+        return Relation(f"SELECT * FROM {below} WHERE {self._condition(below.columns)}", below.columns)
+
+    def _aggregated(self, depth: int) -> Relation:
+        below = self.query(depth)
+        keys = self._some(below.columns, least=0, most=2)
+        calls = [(self._name(), *self._call(below.columns)) for _ in range(self._number(1, 3))]
+        listed = ", ".join([*(name for name, _ in keys), *(f"{sql} AS {name}" for name, sql, _ in calls)])
+        grouped = f" GROUP BY {', '.join(name for name, _ in keys)}" if keys else ""
+        having = f" HAVING count(*) > {self._number(0, 2)}" if keys and self._chance() else ""
+        columns = (*keys, *((name, type_) for name, _, type_ in calls))
+        return Relation(f"SELECT {listed} FROM {below}{grouped}{having}", columns)
+
+    def _joined(self, depth: int) -> Relation:
+        left, right = self.query(depth), self.query(self._number(0, depth))
+        how = self._one_of(JOINS)
+        condition = self._equal(left.columns, right.columns)
+        if condition is None:
+            how, condition = "JOIN", "true"
+        elif self._chance(3):
+            condition += f" AND {self._condition((*left.columns, *right.columns))}"
+        columns = left.columns if "SEMI" in how or "ANTI" in how else (*left.columns, *right.columns)
+        a, b = self._name(), self._name()
+        return Relation(f"SELECT * FROM {left} {a} {how} {right} {b} ON {condition}", columns)
+
+    def _combined(self, depth: int) -> Relation:
+        left, right = self.query(depth), self.query(self._number(0, depth))
+        pairs = [
+            (mine, next(iter(other for other in right.columns if other[1] == mine[1]), None)) for mine in left.columns
+        ]
+        fit = [(mine, other) for mine, other in pairs if other is not None][:2]
+        if not fit:
+            return self._distinct_of(left)
+        ours, theirs = (", ".join(each[side][0] for each in fit) for side in (0, 1))
+        kind = self._one_of(SETS)
+        names = [(self._name(), mine[1]) for mine, _ in fit]
+        renamed = ", ".join(f"{mine[0]} AS {name}" for (mine, _), (name, _) in zip(fit, names, strict=True))
+        whole = f"(SELECT {ours} FROM {left}) {kind} (SELECT {theirs} FROM {right})"
+        return Relation(f"SELECT {renamed} FROM ({whole})", tuple(names))
+
+    def _distinct(self, depth: int) -> Relation:
+        return self._distinct_of(self.query(depth))
+
+    def _distinct_of(self, below: Relation) -> Relation:
+        kept = self._some(below.columns)
+        return Relation(f"SELECT DISTINCT {', '.join(name for name, _ in kept)} FROM {below}", kept)
+
+    def _ranked(self, depth: int) -> Relation:
+        below = self.query(depth)
+        keys = self._some(below.columns, least=0, most=1)
+        rank, name = self._one_of(["row_number", "rank", "dense_rank"]), self._name()
+        order = self._order(below.columns if rank == "row_number" else self._some(below.columns))
+        over = f"{_partition(keys)}ORDER BY {order}"
+        numbered = f"SELECT *, {rank}() OVER ({over}) AS {name} FROM {below}"
+        return Relation(
+            f"SELECT * FROM ({numbered}) WHERE {name} <= {self._number(1, 3)}", (*below.columns, (name, "int"))
+        )
+
+    def _limited(self, depth: int) -> Relation:
+        below = self.query(depth)
+        order = self._order(below.columns)
+        return Relation(f"SELECT * FROM {below} ORDER BY {order} LIMIT {self._number(1, 4)}", below.columns)
+
+    def _over(self, depth: int) -> Relation:
+        below = self.query(depth)
+        keys = self._some(below.columns, least=0, most=1)
+        name, (sql, type_) = self._name(), self._window_call(below.columns)
+        order = self._order(below.columns)
+        function = f"{sql} OVER ({_partition(keys)}ORDER BY {order})"
+        return Relation(f"SELECT *, {function} AS {name} FROM {below}", (*below.columns, (name, type_)))
+
+    def _in_subquery(self, depth: int) -> Relation:
+        below, other = self.query(depth), self.query(self._number(0, depth))
+        condition = self._equal(below.columns, other.columns)
+        if condition is None:
+            return below
+        mine, theirs = condition.split(" = ")
+        no = self._one_of(["", "NOT "])
+        if self._chance():
+            asked = f"{mine} {no}IN (SELECT {theirs} FROM {other})"
+        else:
+            asked = f"{no}EXISTS (SELECT 1 FROM {other} WHERE {condition})"
+        if self._chance(3) and not no:
+            asked = f"({asked} OR {self._condition(below.columns)})"
+        return Relation(f"SELECT * FROM {below} WHERE {asked}", below.columns)
+
+    def _scalar_subquery(self, depth: int) -> Relation:
+        below, other = self.query(depth), self.query(self._number(0, depth))
+        name, (call, type_) = self._name(), self._call(other.columns)
+        condition = self._equal(below.columns, other.columns)
+        correlated = f" WHERE {condition}" if condition is not None and self._chance() else ""
+        value = f"(SELECT {call} FROM {other}{correlated})"
+        return Relation(f"SELECT *, {value} AS {name} FROM {below}", (*below.columns, (name, type_)))
+
+    def _beside_itself(self, depth: int) -> Relation:
+        below = self.query(depth)
+        name, (key, _) = self._name(), self._one_of(below.columns)
+        again = [(self._name(), kind) for _, kind in below.columns]
+        renamed = ", ".join(f"{own} AS {new}" for (own, _), (new, _) in zip(below.columns, again, strict=True))
+        other = again[[each for each, _ in below.columns].index(key)][0]
+        text = f"WITH {name} AS {below} SELECT * FROM {name} JOIN (SELECT {renamed} FROM {name}) ON {key} = {other}"
+        return Relation(text, (*below.columns, *again))
+
+    # Expressions
+
+    def _condition(self, columns: Sequence[Column]) -> str:
+        name, type_ = self._one_of(columns)
+        kind = self._number(0, 4)
+        if kind == 0:
+            return f"{name} IS {self._one_of(['', 'NOT '])}NULL"
+        if kind == 1 and len(columns) > 1:
+            return f"({self._condition(columns[:1])} {self._one_of(['AND', 'OR'])} {self._condition(columns[1:])})"
+        if type_ == "boolean":
+            return f"{self._one_of(['', 'NOT '])}{name}"
+        return f"{name} {self._one_of(['=', '<>', '<', '<=', '<=>'])} {self._one_of(LITERALS[type_])}"
+
+    def _expression(self, columns: Sequence[Column]) -> tuple[str, str]:
+        name, type_ = self._one_of(columns)
+        literal = self._one_of(LITERALS[type_])
+        choices = {
+            "int": [(f"{name} % 3", "int"), (f"CAST({name} AS STRING)", "string"), (f"-{name}", "int")],
+            "string": [(f"upper({name})", "string"), (f"length({name})", "int"), (f"concat({name}, 'x')", "string")],
+            "decimal": [(f"CAST({name} AS DOUBLE)", "double"), (f"abs({name})", "decimal")],
+            "double": [(f"{name} + 0.5D", "double"), (f"isnan({name})", "boolean")],
+            "boolean": [(f"NOT {name}", "boolean"), (f"CAST({name} AS INT)", "int")],
+            "timestamp": [(f"date_trunc('HOUR', {name})", "timestamp"), (f"hour({name})", "int")],
+        }
+        of_all = [
+            (f"coalesce({name}, {literal})", type_),
+            (f"CASE WHEN {self._condition(columns)} THEN {name} END", type_),
+        ]
+        return self._one_of([*choices[type_], *of_all])
+
+    def _call(self, columns: Sequence[Column]) -> tuple[str, str]:
+        name, type_ = self._one_of(columns)
+        calls = [
+            ("count(*)", "int"),
+            (f"count({name})", "int"),
+            (f"count(DISTINCT {name})", "int"),
+            (f"min({name})", type_),
+            (f"max({name})", type_),
+        ]
+        if type_ in SUMMED:
+            calls += [(f"sum({name})", type_), (f"avg({name})", "decimal" if type_ == "decimal" else "double")]
+        if type_ == "int":
+            calls += [(f"sum(DISTINCT {name})", "int"), (f"bit_xor({name})", "int")]
+        if type_ == "boolean":
+            calls += [(f"bool_and({name})", "boolean"), (f"count_if({name})", "int")]
+        sql, made = self._one_of(calls)
+        if self._chance(4):
+            sql += f" FILTER (WHERE {self._condition(columns)})"
+        return sql, made
+
+    def _window_call(self, columns: Sequence[Column]) -> tuple[str, str]:
+        name, type_ = self._one_of(columns)
+        calls = [("row_number()", "int"), (f"lag({name})", type_), (f"lead({name})", type_), (f"max({name})", type_)]
+        calls += [("count(*)", "int"), (f"first_value({name})", type_)]
+        return self._one_of([*calls, *([(f"sum({name})", type_)] if type_ in SUMMED else [])])
+
+    def _equal(self, ours: Sequence[Column], theirs: Sequence[Column]) -> str | None:
+        """`a = b` of two columns of one type; None: there are none."""
+        pairs = [(mine, other) for mine, type_ in ours for other, kind in theirs if kind == type_]
+        if not pairs:
+            return None
+        mine, other = self._one_of(pairs)
+        return f"{mine} = {other}"
+
+    def _order(self, columns: Sequence[Column]) -> str:
+        """All of these columns, in some order."""
+        return ", ".join(
+            f"{name}{self._one_of(['', ' DESC', ' ASC NULLS LAST'])}"
+            for name, _ in self._draw(st.permutations(columns))
+        )
+
+    # Chance
+
+    def _some(self, columns: Sequence[Column], least: int = 1, most: int = 3) -> tuple[Column, ...]:
+        return tuple(self._draw(st.permutations(columns))[: self._number(least, most)])
+
+    def _name(self) -> str:
+        self._names += 1
+        return f"c{self._names}"
+
+    def _one_of(self, choices: Sequence[T]) -> T:
+        return self._draw(st.sampled_from(choices))
+
+    def _number(self, least: int, most: int) -> int:
+        return self._draw(st.integers(least, most))
+
+    def _chance(self, one_in: int = 2) -> bool:
+        return self._number(1, one_in) == 1
+
+
+def _partition(keys: Sequence[Column]) -> str:
+    return f"PARTITION BY {keys[0][0]} " if keys else ""
+
+
+@st.composite
+def queries(draw: st.DrawFn, tables: dict[str, dict[str, str]], depth_max: int = 4) -> str:
+    """A query over these tables, by their columns."""
+    return Writer(draw, tables).query(draw(st.integers(1, depth_max))).sql
