@@ -56,6 +56,7 @@ QUERIES = {
         WHERE (buyer IN (SELECT buyer FROM buyers WHERE score > 1) OR item = 3)
           AND NOT EXISTS (SELECT 1 FROM buyers b WHERE b.buyer = o.buyer AND b.city = 'Oslo')
           AND item NOT IN (SELECT score FROM buyers WHERE score > 2)
+          AND EXISTS (SELECT * FROM buyers WHERE city = 'Rome')
     """,
     "the first rows, a table beside itself": """
         WITH totals AS (SELECT buyer, sum(price) AS spent FROM orders GROUP BY buyer)
@@ -83,7 +84,7 @@ QUERIES = {
           SELECT window(at, '2 hours', '1 hour') AS w, count(*) AS n FROM orders
           GROUP BY window(at, '2 hours', '1 hour')
           UNION ALL (SELECT NULL, item FROM orders EXCEPT SELECT NULL, score FROM buyers)
-        ) ORDER BY n DESC, w LIMIT 7
+        ) ORDER BY n DESC, w LIMIT 7 OFFSET 1
     """,
 }
 

@@ -276,6 +276,10 @@ class Catalyst:
         plan = self.logical.Aggregate(self.seq(expressions), self.seq(named), child, self._none)
         return plan, [each.toAttribute() for each in named]
 
+    def deduplicated(self, child: Node) -> Node:
+        """The distinct rows of a plan, under the same ids."""
+        return self.logical.Deduplicate(child.output(), child)
+
     def groups(self, keys: Sequence[Expression], calls: Sequence[Expression], child: Node) -> Node:
         """An aggregate that has just its keys and the results of its calls, under new ids."""
         named = [*(self.alias(each, "k") for each in keys), *(self.alias(each, "a") for each in calls)]

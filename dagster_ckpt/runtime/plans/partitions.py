@@ -38,22 +38,38 @@ def top_of(compiler: "Compiler", node: Node) -> Part | None:
 
 
 def limit_as_top(catalyst: Catalyst, node: Node) -> Node:
-    """ORDER BY ... LIMIT n as a filter over row numbers."""
-    below = node.child()
-    above = []
-    while catalyst.kind(below) in ("LocalLimit", "Project"):
+    """ORDER BY ... LIMIT n as a filter over row numbers; LIMIT 1 of constants, which is EXISTS, as one of them."""
+    below, above, skipped = node.child(), [], 0
+    while catalyst.kind(below) in ("LocalLimit", "Offset", "Project"):
         if catalyst.kind(below) == "Project":
             above.append(below)
+        elif catalyst.kind(below) == "Offset":
+            skipped += int(below.offsetExpr().value())
         below = below.child()
-    if catalyst.kind(below) != "Sort":
+    if catalyst.kind(below) == "Sort":
+        kept = _numbered_rows(catalyst, below, skipped, skipped + int(node.limitExpr().value()))
+    elif above and (skipped, int(node.limitExpr().value())) == (0, 1) and _are_constants(catalyst, above[-1]):
+        kept = catalyst.deduplicated(above.pop())
+    else:
         raise InvalidPipelineError("LIMIT without ORDER BY may give any rows: say which by ORDER BY. found=LIMIT")
-    window = catalyst.numbered(list(each_of(below.order())), below.child())
-    [number] = [each.toAttribute() for each in each_of(window.windowExpressions())]
-    kept: Node = catalyst.filtered(catalyst.expressions.LessThanOrEqual(number, node.limitExpr()), window)
-    kept = catalyst.project(list(each_of(below.output())), kept)
     for project in reversed(above):
         kept = catalyst.on(project, kept)
     return kept
+
+
+def _numbered_rows(catalyst: Catalyst, sort: Node, after: int, upto: int) -> Node:
+    """The rows behind the first `after` in an order, up to the number `upto`."""
+    window = catalyst.numbered(list(each_of(sort.order())), sort.child())
+    [number] = [each.toAttribute() for each in each_of(window.windowExpressions())]
+    condition = catalyst.expressions.LessThanOrEqual(number, catalyst.constant(upto))
+    if after:
+        condition = catalyst.all_of([condition, catalyst.expressions.GreaterThan(number, catalyst.constant(after))])
+    return catalyst.project(list(each_of(sort.output())), catalyst.filtered(condition, window))
+
+
+def _are_constants(catalyst: Catalyst, project: Node) -> bool:
+    columns = list(each_of(project.projectList()))
+    return all(catalyst.kind(each) == "Alias" and each.child().foldable() for each in columns)
 
 
 def over_partition(compiler: "Compiler", node: Node) -> Part:
