@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: test-daemon first-epoch fifty
-.PHONY: help setup demo demo-kafka ui test test-fast test-kills properties races damage test-s3 test-browser test-destinations test-kafka test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
+.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage test-s3 test-browser test-destinations test-kafka test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
 BIN := .venv/bin
@@ -37,6 +37,9 @@ test-kills: $(READY) ## run the tests that kill processes of a Dagster at work
 
 test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
 	@$(BIN)/python scripts/test.py fast
+
+test-queries: $(READY) ## run all queries of known benchmarks as streams and compare with Spark's batch after each epoch
+	@scripts/run.sh python scripts/test.py queries
 
 test-daemon: $(READY) ## test freshness policies with Dagster's daemon as a process: windows last a minute or more
 	@scripts/run.sh python -m pytest -q -p no:cacheprovider tests/daemon

@@ -1,8 +1,8 @@
 """Runs the tests in parts, the quick ones first, and closes with one honest line about all of them.
 
 `scripts/test.py` runs all but those that kill processes, `scripts/test.py kills` runs these, `scripts/test.py fast`
-only those that need neither Spark nor Dagster, and `scripts/test.py stream` a few that need both. Other words are
-arguments of pytest.
+only those that need neither Spark nor Dagster, `scripts/test.py queries` all queries of known benchmarks, and
+`scripts/test.py stream` a few tests that need both. Other words are arguments of pytest.
 """
 
 import os
@@ -18,6 +18,7 @@ from xml.etree import ElementTree as ET
 
 HEAVY = "spark or dagster or slow"
 KILLS = "chaos"
+QUERIES = "queries"
 REPORTS = Path(".work/tests")
 MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of our own is made in it)
 ROOM_BYTES = 4 << 30
@@ -38,8 +39,9 @@ NOT_FAST = tuple(f"--ignore=tests/{folder}" for folder in ("spark", "dagster", "
 FAST = Part("fast", ("-n", "2", "-m", f"not ({HEAVY} or {KILLS})", *NOT_FAST))
 # A file's tests share a session of Spark. The order is that of tests/conftest.py: the longest come first.
 BY_FILE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-FULL = Part("heavy", ("-m", f"({HEAVY}) and not {KILLS}", *BY_FILE))
+FULL = Part("heavy", ("-m", f"({HEAVY}) and not ({KILLS} or {QUERIES})", *BY_FILE))
 KILL = Part("kills", ("-m", KILLS, *BY_FILE, "tests/chaos"))
+QUERY = Part("queries", ("-m", QUERIES, *BY_FILE, "tests/spark"))
 # What a new version of Spark or Dagster would break first: a project made from the wheel, and every kind of step.
 STREAM = Part("stream", (*BY_FILE, "tests/docs/test_the_readmes_example_runs.py", "tests/examples"))
 
@@ -58,7 +60,7 @@ class Outcome:
 
 def chosen(words: Sequence[str]) -> tuple[Part, ...]:
     """The parts that these words name; without words all but the kills; other words are arguments of pytest."""
-    named = {part.name: part for part in (FAST, FULL, KILL, STREAM)}
+    named = {part.name: part for part in (FAST, FULL, KILL, QUERY, STREAM)}
     if not words:
         return FAST, FULL
     if named.keys() >= set(words):

@@ -1,0 +1,2 @@
+-- Bids on a few auctions.
+SELECT auction, price FROM bid WHERE auction % 123 = 0
