@@ -52,7 +52,9 @@ def code(root: Path) -> str:
     Not the plan: what that says of a cell is kept beside the cell's figures.
     """
     digest = hashlib.sha256()
-    measures = [path for path in (root / "benchmarks").glob("*.py") if path.name not in ("facts.py", "plan.py")]
+    benchmarks = root / "benchmarks"
+    measures = [path for path in benchmarks.glob("*.py") if path.name not in ("facts.py", "plan.py")]
+    measures += [path for path in (benchmarks / "nexmark").rglob("*.*") if path.suffix in (".py", ".sql")]
     for path in sorted([*(root / "dagster_ckpt").rglob("*.py"), *measures]):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())

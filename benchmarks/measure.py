@@ -15,8 +15,9 @@ from benchmarks.alone import run_alone
 from benchmarks.commits import run_commits
 from benchmarks.graph import run_graph_race
 from benchmarks.growth import run_growth
-from benchmarks.plan import PLANS, Alone, Cell, Commits, GraphRace, Growth, Race, StepRace, TableGrowth
+from benchmarks.plan import PLANS, Alone, Cell, Commits, GraphRace, Growth, QueryRace, Race, StepRace, TableGrowth
 from benchmarks.progress import Tell, shown
+from benchmarks.queries import run_query_race
 from benchmarks.race import run_race
 from benchmarks.step_race import run_step_race
 from benchmarks.tables import run_table_growth
@@ -33,6 +34,7 @@ _WAYS: Mapping[type[Cell], Callable[[Any, Path, Tell], object]] = {
     Race: run_race,
     StepRace: run_step_race,
     GraphRace: run_graph_race,
+    QueryRace: run_query_race,
     TableGrowth: run_table_growth,
     Growth: run_growth,
     Alone: run_alone,

@@ -25,6 +25,7 @@ class Name(StrEnum):
     APPLY = "applyInPandasWithState"
     SPARK = "Spark's own"
     NOTHING = "doing nothing"
+    BATCH = "in batch"
 
 
 class Work(StrEnum):
@@ -153,6 +154,26 @@ class GraphRace:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryRace:
+    """A query of Nexmark behind so many events: our triggers of `rows` more, Spark's own, and the query in batch.
+
+    In each of `rounds` either side takes `warm` triggers that do not count, and `counted`; then the batch runs once.
+    """
+
+    query: str
+    history: int
+    rows: int
+    rounds: int
+    warm: int
+    counted: int
+    fill_rows: int
+
+    @property
+    def steps(self) -> int:
+        return 4 + 3 * self.rounds
+
+
+@dataclass(frozen=True, slots=True)
 class TableGrowth:
     """Our triggers of `rows`, of each input, where the step behind running totals keeps the rows of `keys`.
 
@@ -204,7 +225,10 @@ class Commits:
         return 1
 
 
-Cell = Race | StepRace | GraphRace | TableGrowth | Growth | Alone | Commits
+NEXMARK = tuple(f"q{number}" for number in range(23) if number != 12)
+"""The queries that can be kept up to date: all but the one whose meaning is processing time alone."""
+
+Cell = Race | StepRace | GraphRace | QueryRace | TableGrowth | Growth | Alone | Commits
 Plan = Mapping[str, Cell]
 
 
@@ -268,6 +292,10 @@ def _table(table: Table, keys: int) -> TableGrowth:
     return TableGrowth(table, keys, group=10, rows=50_000, warm=10, counted=30, fill_rows=500_000)
 
 
+def _query(query: str, history: int) -> QueryRace:
+    return QueryRace(query, history, rows=50_000, rounds=2, warm=3, counted=8, fill_rows=500_000)
+
+
 def _growth(keys: int) -> Growth:
     return Growth(keys, rows=200_000, warm=10, counted=60, recoveries=3, fill_rows=2_000_000)
 
@@ -297,6 +325,8 @@ FULL: Plan = {
     "graph/200k": _graph(200_000, warm=2, counted=8),
     **{f"tables/{table.name.lower()}-1M": _table(table, 1_000_000) for table in Table},
     **{f"tables/{table.name.lower()}-10M": _table(table, 10_000_000) for table in Table},
+    **{f"nexmark/{query}-1M": _query(query, 1_000_000) for query in NEXMARK},
+    **{f"nexmark/{query}-10M": _query(query, 10_000_000) for query in NEXMARK},
     "growth/1M": _growth(1_000_000),
     "growth/10M": _growth(10_000_000),
     "growth/100M": _growth(100_000_000),
@@ -324,6 +354,10 @@ QUICK: Plan = {
     **{
         f"tables/{table.name.lower()}-20k": TableGrowth(table, 20_000, 10, 5_000, warm=1, counted=4, fill_rows=10_000)
         for table in (Table.JOIN, Table.TOP)
+    },
+    **{
+        f"nexmark/{query}-20k": QueryRace(query, 20_000, 5_000, rounds=2, warm=1, counted=2, fill_rows=10_000)
+        for query in ("q5", "q18")
     },
     "growth/100k": Growth(100_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=100_000),
     "growth/1M": Growth(1_000_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=500_000),

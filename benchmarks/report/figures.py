@@ -70,6 +70,25 @@ class Tabled:
     state_bytes: int
 
 
+@dataclass(frozen=True)
+class Queried:
+    """A query behind so many events: our triggers, Spark's own if it runs the query, and seconds of the batch."""
+
+    cell: str
+    settings: Mapping[str, Any]
+    ours: Timing
+    sparks: Timing | None
+    mode: str | None
+    batch_s: float
+    compile_seconds: Sequence[float]
+    state_bytes: int
+
+    @property
+    def compile_s(self) -> float:
+        """Seconds to compile the query, as a rule: the first time Spark's planner has not seen any."""
+        return p50(self.compile_seconds)
+
+
 class Figures:
     """All cells by name. `code` is that of now: what was measured with another is marked."""
 
@@ -145,6 +164,27 @@ class Figures:
 
     def table(self, cell: str) -> Tabled | None:
         return self._tabled(cell) if cell in self.measured else None
+
+    def queried(self) -> list[Queried]:
+        """The queries, as the plan has them."""
+        return [self._queried(cell) for cell in self.measured if cell.startswith("nexmark/")]
+
+    def query(self, cell: str) -> Queried | None:
+        return self._queried(cell) if cell in self.measured else None
+
+    def _queried(self, cell: str) -> Queried:
+        figures, settings = self.measured[cell].figures, self.measured[cell].settings
+        ours, sparks = (figures["seconds"].get(name) for name in (Name.OURS, Name.SPARK))
+        return Queried(
+            cell,
+            settings,
+            Timing(settings["rows"], ours),
+            None if sparks is None else Timing(settings["rows"], sparks),
+            figures["mode"],
+            p50(figures["batch_seconds"]),
+            figures["compile_seconds"],
+            figures["state_bytes"],
+        )
 
     def _tabled(self, cell: str) -> Tabled:
         figures, settings = self.measured[cell].figures, self.measured[cell].settings

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from benchmarks.plan import Name, Shape, Table
+from benchmarks.plan import NEXMARK, Name, Shape, Table
 from benchmarks.report.figures import Figures
 from benchmarks.report.timing import p50, p95, times_as_fast
 
@@ -154,6 +154,19 @@ def _table_slower(table: Table) -> Callable[[Figures], float | None]:
     return value
 
 
+def _compile_s(figures: Figures) -> float | None:
+    return max((each.compile_s for each in figures.queried()), default=None)
+
+
+def _query_slower(figures: Figures) -> float | None:
+    ratios = []
+    for query in NEXMARK:
+        small, large = (figures.query(f"nexmark/{query}-{size}") for size in ("1M", "10M"))
+        if small is not None and large is not None:
+            ratios.append(p50(large.ours.seconds) / p50(small.ours.seconds))
+    return max(ratios, default=None)
+
+
 GOALS = (
     Goal(
         f"1M keys, batches of 1M rows: rows a second against {Name.NATIVE} on RocksDB",
@@ -261,6 +274,14 @@ GOALS = (
             Good.AT_MOST, 1.5, None, " x", _table_slower(table),
         )
         for table in Table
+    ),
+    Goal(
+        "Nexmark: to compile a query, the slowest of all",
+        Good.AT_MOST, 2, None, " s", _compile_s,
+    ),
+    Goal(
+        "Nexmark: a trigger behind 10M events against 1M, the worst of all queries",
+        Good.AT_MOST, None, 1.5, " x", _query_slower,
     ),
     Goal(
         "bytes of a step's state after expiry, against those of a state that only ever had the live rows",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
 
 from benchmarks.plan import Name, Shape
-from benchmarks.report.figures import Figures, Grown, Stepped, Tabled
+from benchmarks.report.figures import Figures, Grown, Queried, Stepped, Tabled
 from benchmarks.report.goals import GOALS, Goal, Verdict
 from benchmarks.report.timing import Timing, p50, p95, times_as_fast
 from benchmarks.report.words import count, duration, size, times
@@ -176,6 +176,33 @@ def _tabled(figures: Figures, each: Tabled, first: Tabled) -> list[str]:
     ]
 
 
+def _nexmark(figures: Figures) -> str:
+    head = ["query", "events before", "events a trigger", f"{Name.OURS}, p50", "p95", "state", f"{Name.SPARK}, p50"]
+    head = [*head, "times as fast", Name.BATCH, "times as fast", "compiled in, first", "again"]
+    return _table(head, [_queried(figures, each) for each in figures.queried()])
+
+
+def _queried(figures: Figures, each: Queried) -> list[str]:
+    typical = p50(each.ours.seconds)
+    if each.sparks is None:
+        sparks = ["refuses it", ""]
+    else:
+        sparks = [f"{duration(p50(each.sparks.seconds))} ({each.mode})", times(times_as_fast(each.ours, each.sparks))]
+    return [
+        _marked(figures, each.cell, str(each.settings["query"])),
+        count(each.settings["history"]),
+        count(each.ours.rows),
+        duration(typical),
+        duration(p95(each.ours.seconds)),
+        size(each.state_bytes),
+        *sparks,
+        duration(each.batch_s),
+        times(each.batch_s / typical),
+        duration(each.compile_seconds[0]),
+        duration(p50(each.compile_seconds[1:])),
+    ]
+
+
 def _growth(figures: Figures) -> str:
     grown = figures.grown()
     head = ["keys", "state", "rows a trigger", "p50", "p95", "p95 / p50", "against the first"]
@@ -280,6 +307,7 @@ _TABLES: dict[str, Callable[[Figures], str]] = {
     "steps": _steps,
     "graph": _graph,
     "tables": _tables,
+    "nexmark": _nexmark,
     "growth": _growth,
     "engine": _engine,
     "commit": _commit,

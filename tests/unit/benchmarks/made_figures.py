@@ -59,6 +59,20 @@ def a_table(seconds: float, step: float) -> dict[str, Any]:
     return {"seconds": [seconds] * 10, "step_seconds": [step] * 10, "state_bytes": 120_000_000}
 
 
+def a_query(seconds: float, batch: float, sparks: float | None = None) -> dict[str, Any]:
+    """Two rounds of two triggers, each side's all alike."""
+    sides = {str(Name.OURS): seconds, **({} if sparks is None else {str(Name.SPARK): sparks})}
+    return {
+        "seconds": {name: [[each, each]] * 2 for name, each in sides.items()},
+        "batch_seconds": [batch] * 2,
+        "compile_seconds": [1.5, 0.5, 0.5],
+        "mode": None if sparks is None else "update",
+        "refusal": "",
+        "state_bytes": 120_000_000,
+        "table_rows": 10,
+    }
+
+
 def figures_of(**cells: dict[str, Any]) -> Figures:
     """By the cells' names, with `__` for the stroke and `_` for the dash."""
     named = {name.replace("__", "/").replace("_", "-"): figures for name, figures in cells.items()}

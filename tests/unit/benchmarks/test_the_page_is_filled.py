@@ -5,7 +5,17 @@ import pytest
 from benchmarks.report.figures import Figures
 from benchmarks.report.page import filled
 from benchmarks.report.words import count, duration, size, times
-from tests.unit.benchmarks.made_figures import CODE, a_graph, a_race, a_step, a_table, figures_of, grown, measured
+from tests.unit.benchmarks.made_figures import (
+    CODE,
+    a_graph,
+    a_query,
+    a_race,
+    a_step,
+    a_table,
+    figures_of,
+    grown,
+    measured,
+)
 
 PAGE = (Path(__file__).parents[3] / "docs/benchmarks.md").read_text()
 FIGURES = figures_of(
@@ -16,6 +26,9 @@ FIGURES = figures_of(
     graph__200k=a_graph(ONE=0.4, TWO=0.6, THREE=0.8, CHAIN=1.6),
     tables__top_1M=a_table(0.4, 0.1),
     tables__top_10M=a_table(0.5, 0.15),
+    nexmark__q4_1M=a_query(0.2, 2.0),
+    nexmark__q4_10M=a_query(0.25, 20.0),
+    nexmark__q17_1M=a_query(0.1, 1.0, sparks=0.4),
     growth__1M=grown(0.4, merged=0),
     growth__10M=grown(0.5, slow=0.9, merged=70_000),
     engine__1M={"seconds": [0.1] * 20, "merged_rows": [0] * 20, "state_bytes": 22_000_000},
@@ -67,6 +80,19 @@ def test_each_size_of_a_table_is_a_line() -> None:
     assert line(page, "| top 3 | 10M") == "| top 3 | 10M | 120 MB | 50k | 500 ms | 500 ms | 1.25 x | 150 ms | 1.50 x |"
 
 
+def test_each_query_is_a_line_whether_or_not_spark_runs_it() -> None:
+    page = filled("<!-- figures: nexmark -->\n<!-- end -->", FIGURES)
+    assert line(page, "| q4 | 1M") == (
+        "| q4 | 1M | 50k | 200 ms | 200 ms | 120 MB | refuses it |  | 2.00 s | 10 x | 1.50 s | 500 ms |"
+    )
+    assert line(page, "| q17 |") == (
+        "| q17 | 1M | 50k | 100 ms | 100 ms | 120 MB | 400 ms (update) | 4.0 x | 1.00 s | 10 x | 1.50 s | 500 ms |"
+    )
+    goals = filled("<!-- figures: goals -->\n<!-- end -->", FIGURES)
+    assert line(goals, "| Nexmark: to compile").endswith("| ≤ 2 s |  | 0.5 s | reached |")
+    assert line(goals, "| Nexmark: a trigger").endswith("|  | ≤ 1.5 x | 1.25 x | aim reached |")
+
+
 def test_each_race_is_a_line() -> None:
     page = filled("<!-- figures: native -->\n<!-- end -->\n<!-- figures: python -->\n<!-- end -->", FIGURES)
     assert line(page, "| 1M | uniform | 200k") == (
@@ -103,7 +129,7 @@ def test_a_missed_goal_stands_out() -> None:
 
 def test_without_figures_the_page_says_so() -> None:
     page = filled(PAGE, Figures({}, CODE))
-    assert page.count("Not measured yet.") == 10
+    assert page.count("Not measured yet.") == 11
     assert "![" not in page
 
 
