@@ -83,6 +83,29 @@ def test_a_dataframe_with_groups_is_returned_or_worked_on() -> None:
     assert run_batches(of_carriers, batches).to_pylist() == [{"carrier": "UA", "worst": 4.0}]
 
 
+def test_a_dataframe_of_a_table_that_changes() -> None:
+    def late(flights: Stream) -> DataFrame:
+        return flights.to_df().where("delay > 2").select("carrier", F.upper("origin").alias("at"))
+
+    def counted(flights: Stream) -> DataFrame:
+        return flights.to_df().groupBy("origin").count()
+
+    first = flights(("UA", "JFK", 5), ("AA", "JFK", 1))
+    kinds = pa.array(["insert", "insert"])
+    then = flights(("UA", "JFK", 5), ("UA", "EWR", 6))
+    batches = {
+        "flights": [
+            first.append_column("_change_type", kinds),
+            then.append_column("_change_type", pa.array(["update_preimage", "update_postimage"])),
+        ]
+    }
+    assert run_batches(late, batches, keys={"flights": ["carrier"]}).to_pylist() == [{"carrier": "UA", "at": "EWR"}]
+    assert sorted(run_batches(counted, batches, keys={"flights": ["carrier"]}).to_pylist(), key=repr) == [
+        {"origin": "EWR", "count": 1},
+        {"origin": "JFK", "count": 1},
+    ]
+
+
 def test_a_query_reads_its_parameters_by_their_names() -> None:
     def top(flights: Stream, carriers: Stream) -> str:
         return """

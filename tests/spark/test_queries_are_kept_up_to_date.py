@@ -16,7 +16,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.changes_from import changes_from
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
-from dagster_ckpt.runtime.plans.stand_ins import StandIn
+from dagster_ckpt.runtime.plans.stand_ins import dataframe_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from tests.spark.input_files import drop
 from tests.spark.rows_as_bags import bag
@@ -200,9 +200,8 @@ def test_a_dataframe_is_a_query_too(stream: StreamUnderTest, spark: SparkSession
 
     def function(session: SparkSession) -> Stream:
         streaming(session, folders)
-        items = StandIn.of(session, Stream(session.table("orders")).key_by("buyer", "item").deduplicate())
-        kinds = items.frame.groupBy(shout("buyer").alias("who")).agg(F.count("*").alias("items"))
-        return stream_of(kinds, [items])
+        items = dataframe_of(Stream(session.table("orders")).key_by("buyer", "item").deduplicate())
+        return stream_of(items.groupBy(shout("buyer").alias("who")).agg(F.count("*").alias("items")))
 
     stream.run(function)
     query = "SELECT upper(buyer), count(DISTINCT coalesce(item, -1)) FROM orders GROUP BY upper(buyer)"

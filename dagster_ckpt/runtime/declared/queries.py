@@ -1,25 +1,35 @@
-"""DataFrames for which Spark would keep state: a compiler makes steps of them.
+"""DataFrames that Spark cannot work row by row: a compiler makes steps of them.
 
 The compiler (`runtime.plans`) builds on `Stream`, and so is above this room: it registers itself when it is loaded.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dagster_ckpt.runtime.declared.query_plan import keeps_state
+from dagster_ckpt.runtime.declared.query_plan import needs_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dagster_ckpt.runtime.declared.stream import Stream
 
-compiler: "Callable[[DataFrame], Stream] | None" = None
+
+@dataclass
+class _Compiler:
+    """From a DataFrame's query to its stream, and from a stream to a DataFrame that queries can read."""
+
+    stream_of: "Callable[[DataFrame], Stream] | None" = None
+    dataframe_of: "Callable[[Stream], DataFrame] | None" = None
+
+
+compiler = _Compiler()
 
 
 def as_steps(frame: object) -> "Stream | None":
     """The stream of a DataFrame's query; None for one that Spark works row by row, or that does not stream."""
     from pyspark.sql.classic.dataframe import DataFrame
 
-    if compiler is None or not isinstance(frame, DataFrame) or not frame.isStreaming:
+    if compiler.stream_of is None or not isinstance(frame, DataFrame) or not frame.isStreaming:
         return None
-    return compiler(frame) if keeps_state(frame) else None
+    return compiler.stream_of(frame) if needs_steps(frame) else None

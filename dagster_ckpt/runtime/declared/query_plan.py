@@ -67,12 +67,18 @@ def analysed_plan(asset: str, frame: object) -> Any:
     return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
 
 
-def keeps_state(frame: AnyDataFrame) -> bool:
-    """Whether Spark would keep state for a streaming DataFrame, or needs the whole stream. A watermark is no state."""
+def needs_steps(frame: AnyDataFrame) -> bool:
+    """Whether Spark would keep state for a streaming DataFrame, or it reads what stands for a stream.
+
+    A watermark is no state.
+    """
     internal: Any = frame
     plan = internal._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
-    found = [node for node in nodes(plan) if node.isStreaming() and _stateful(node) is not None]
-    return any(kind_of(node) != "EventTimeWatermark" for node in found)
+    found = [node for node in nodes(plan) if node.isStreaming()]
+    stateful = (node for node in found if _stateful(node) is not None)
+    return any(kind_of(node) != "EventTimeWatermark" for node in stateful) or any(
+        kind_of(node) == "LogicalRDD" for node in found
+    )
 
 
 def refuse_stateful_steps(asset: str, plan: Any) -> None:

@@ -41,7 +41,7 @@ from dagster_ckpt.operators.windows.windowed_state import WindowOptions
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.quantities import Duration, microseconds, milliseconds
 from dagster_ckpt.runtime.declared import row_work
-from dagster_ckpt.runtime.declared.queries import as_steps
+from dagster_ckpt.runtime.declared.queries import as_steps, compiler
 from dagster_ckpt.runtime.declared.step_parts import (
     Earlier,
     EventTime,
@@ -102,8 +102,8 @@ class Stream:
             return
         query = as_steps(self.frame)
         if query is not None:  # what Spark would keep state for is steps: this stream is behind them
-            rows = behind(query)
-            for name in ("frame", "upstream", "earlier"):
+            rows = query if query.step is None else behind(query)
+            for name in ("frame", "upstream", "earlier", "work"):
                 object.__setattr__(self, name, getattr(rows, name))
 
     @property
@@ -218,6 +218,17 @@ class Stream:
             changes=True,
         )
         return replace(self, frame=frame, upstream=upstream, earlier=earlier)
+
+    def to_df(self) -> "DataFrame":
+        """The table as a DataFrame for a query. It has no rows yet: what is made of it is kept up to date.
+
+            Stream(orders.to_df().groupBy("shop").count())
+
+        Of a table whose rows are updated and deleted this is the way to a DataFrame: `frame` has its changes.
+        """
+        if compiler.dataframe_of is None:
+            raise InvalidPipelineError("only a streaming asset's function can use to_df: call it there. stream=to_df")
+        return compiler.dataframe_of(self)
 
     def with_watermark(self, column: str, delay: Duration, idle_after: Duration | None = None) -> "Stream":
         """Declare the column with a row's event time, a timestamp, and how late a row may come.

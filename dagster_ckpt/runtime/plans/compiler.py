@@ -19,7 +19,7 @@ from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
 from dagster_ckpt.runtime.plans.sessions import SessionKey, of_sessions
-from dagster_ckpt.runtime.plans.stand_ins import StandIn
+from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
 from dagster_ckpt.runtime.plans.work_text import in_canonical_order
 
 _UNCHANGED = (
@@ -38,14 +38,13 @@ _OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimest
 NO_TABLES: Mapping[str, Stream | DataFrame] = {}
 
 
-def stream_of(frame: DataFrame, stand_ins: Sequence[StandIn] = ()) -> Stream:
+def stream_of(frame: DataFrame) -> Stream:
     """The stream whose table is what the DataFrame's query gives in batch, of all input so far.
 
-    Where the query reads the frame of a stand-in, it reads the rows of its stream. Raises `InvalidPipelineError` for a
-    query that cannot be kept up to date.
+    Raises `InvalidPipelineError` for a query that cannot be kept up to date.
     """
     catalyst = Catalyst(frame.sparkSession)
-    return _compiled(catalyst, catalyst.analysed(frame), stand_ins)
+    return _compiled(catalyst, catalyst.analysed(frame))
 
 
 def stream_of_sql(
@@ -57,20 +56,17 @@ def stream_of_sql(
     `changes_from`, of any other step, or of an upstream come and go with those of that table.
     """
     session = session.sparkSession if isinstance(session, DataFrame) else session
-    stand_ins = []
     for name, table in tables.items():
-        if isinstance(table, Stream):
-            stand_ins.append(StandIn.of(session, table))
-            table = stand_ins[-1].frame  # noqa: PLW2901
-        table.createOrReplaceTempView(name)
+        frame = dataframe_of(table, session) if isinstance(table, Stream) else table
+        frame.createOrReplaceTempView(name)
     catalyst = Catalyst(session)
-    return _compiled(catalyst, catalyst.of_sql(text), stand_ins)
+    return _compiled(catalyst, catalyst.of_sql(text))
 
 
-def _compiled(catalyst: Catalyst, plan: Node, stand_ins: Sequence[StandIn]) -> Stream:
+def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
     _refuse_moment(catalyst, plan)
     plan = catalyst.rewritten(plan)
-    part = Compiler(catalyst, stand_ins).part(plan)
+    part = Compiler(catalyst).part(plan)
     output = list(each_of(plan.output()))
     return part.table([str(each.name()) for each in output])
 
@@ -98,9 +94,8 @@ def _all(plan: Node) -> list[Node]:
 class Compiler:
     """Makes parts of the nodes of one plan."""
 
-    def __init__(self, catalyst: Catalyst, stand_ins: Sequence[StandIn] = ()) -> None:
+    def __init__(self, catalyst: Catalyst) -> None:
         self.catalyst = catalyst
-        self._streams = {each.number: each.stream for each in stand_ins}
         self._steps: list[tuple[Node, Part]] = []
 
     def part(self, node: Node) -> Part:
@@ -117,9 +112,10 @@ class Compiler:
         """Rows that Spark reads, or those of a stream that the node stands for."""
         output = tuple(each_of(node.output()))
         number = self.catalyst.number_of(node)
-        if number is None or number not in self._streams:
+        stream = None if number is None else stream_of_number(self.catalyst.session, number)
+        if stream is None:
             return Part(self.catalyst, output, plan=node)
-        return Part(self.catalyst, output, stream=self._streams[number], attributes=output)
+        return Part(self.catalyst, output, stream=stream, attributes=output)
 
     def once(self, node: Node, make: Callable[[Node], Part]) -> Part:
         """The part that `make` makes of a node, or that of an equal node, if there was one."""

@@ -6,11 +6,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared import queries
-from dagster_ckpt.runtime.declared.query_plan import keeps_state
+from dagster_ckpt.runtime.declared.query_plan import needs_steps
 from dagster_ckpt.runtime.declared.stream import Stream, as_it_ends
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
+from dagster_ckpt.runtime.plans.stand_ins import dataframe_of
 
-queries.compiler = stream_of
+queries.compiler.stream_of, queries.compiler.dataframe_of = stream_of, dataframe_of
 
 
 def stream_returned(asset: str, returned: object, session: SparkSession, tables: Mapping[str, object]) -> Stream:
@@ -22,7 +23,7 @@ def stream_returned(asset: str, returned: object, session: SparkSession, tables:
         named = {name: each for name, each in tables.items() if isinstance(each, Stream | DataFrame)}
         return stream_of_sql(session, returned, named)
     if isinstance(returned, DataFrame):
-        return stream_of(returned) if keeps_state(returned) else Stream(returned)
+        return stream_of(returned) if needs_steps(returned) else Stream(returned)
     if not isinstance(returned, Stream):
         raise InvalidPipelineError(
             "a streaming function returns a Stream, a streaming DataFrame, or the text of a query in SQL. "
