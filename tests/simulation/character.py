@@ -19,6 +19,10 @@ STEPS = 0.3
 """In how many worlds that do not only append streams have several steps."""
 FIRST_WITH_STEPS = 1_000
 """Seeds below were found and written down before there were such streams, and mean what they meant."""
+CHANGED_STEPS = 0.5
+"""In how many worlds of one stream, which has several steps, its code changes now and then."""
+FIRST_WITH_CHANGED_STEPS = 1_200
+"""Seeds below were written down before there were such changes."""
 FULL = 0.33
 """In how many worlds the store takes no writes now and then."""
 

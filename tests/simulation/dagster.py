@@ -37,7 +37,6 @@ from dagster_ckpt.protocol.object_names import lease_name, parts_of_name
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.writer.opening import Opening, Takeover
 from tests.simulation.instance import INSTANCE, SimulatedInstance
-from tests.simulation.job import KEYED
 from tests.simulation.oracle import BrokenPromiseError
 
 if TYPE_CHECKING:
@@ -339,12 +338,13 @@ def opening_for(stream: "SimulatedStream", process: "Process", run: str, root_ru
     return Opening(
         stream=stream.name,
         owner=Owner(INSTANCE, stream.name, root_run),
-        pipeline=KEYED if stream.upstream is not None else character.pipeline,
+        pipeline=stream.pipeline,
         shards=character.shards,
         holder=LeaseHolder(run, INSTANCE, ProcessId(process.host, "boot", "pid", process.number, 1)),
         root_run=root_run,
         lease_timeout_ms=character.lease_timeout_ms,
         retained=character.retained,
+        restart_steps=True,
     )
 
 

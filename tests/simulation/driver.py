@@ -25,7 +25,7 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import (
     TimedOut,
     Work,
 )
-from dagster_ckpt.protocol.manifest.manifest import SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.storage.writer.opening import Opening
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
@@ -121,6 +121,7 @@ class Driver:
                 if not is_open:
                     self.start_again()
                     is_open = True
+                self.restart_changed_steps()
                 self.make_quiet_epochs()
                 self.make_epoch()
                 failures = 0
@@ -145,7 +146,8 @@ class Driver:
         """Go on with this writer."""
         self.stream.oracle.heard(writer.manifest)
         self.writer = writer
-        self.coordinator = replace(self.coordinator, steps=len(writer.manifest.pipeline.steps))
+        pipeline = writer.changed_pipeline or writer.manifest.pipeline
+        self.coordinator = replace(self.coordinator, steps=len(pipeline.steps))
         self.tell(Reset(frozenset(map(Shard, range(writer.manifest.shards)))))
 
     def make_epoch(self) -> None:
@@ -153,6 +155,23 @@ class Driver:
         acks = self.acks()
         number, position = self.next_position()
         self.commit(EpochEdit(acks, (position,), batch_id=number, epoch_ms=1, delays_us=self.delays_us))
+
+    def restart_changed_steps(self) -> None:
+        """The first epoch of other steps, if there are any: it reads no source, and those begin with kept tables."""
+        pipeline = self.writer.changed_pipeline
+        if pipeline is None:
+            return
+        manifest = self.writer.manifest
+        edit = EpochEdit(
+            self.acks(changed=pipeline),
+            manifest.sources,
+            batch_id=manifest.batch_id or 0,
+            epoch_ms=1,
+            delays_us=self.delays_us,
+            worked=False,
+        )
+        self.commit(edit, pipeline)
+        self.stream.oracle.counts["changes of steps"] += 1
 
     @property
     def delays_us(self) -> tuple[int | None, ...]:
@@ -194,10 +213,10 @@ class Driver:
     def without_work(self, edit: EpochEdit) -> EpochEdit:
         return replace(edit, delays_us=self.delays_us, worked=False)
 
-    def commit(self, edit: EpochEdit) -> None:
+    def commit(self, edit: EpochEdit, pipeline: Pipeline | None = None) -> None:
         writer, epoch = self.writer, self.writer.next_epoch
         try:
-            manifest = writer.commit(edit)
+            manifest = writer.commit(edit, pipeline)
         except CheckpointError as error:
             self.tell(CommitFailed(epoch, str(error)))
             raise
@@ -208,6 +227,7 @@ class Driver:
 
     def finish(self) -> None:
         """All that there is to do at the end of the world. Where something is due, that is all that comes."""
+        self.restart_changed_steps()
         if self.character.quiet and consumed(self.writer.manifest):
             self.harvest_if_due()
         else:
@@ -223,12 +243,12 @@ class Driver:
     def next_batch(self) -> int:
         return consumed(self.writer.manifest) + 1
 
-    def acks(self, *, reads: bool = True) -> tuple[ShardAck, ...]:
+    def acks(self, *, reads: bool = True, changed: Pipeline | None = None) -> tuple[ShardAck, ...]:
         """Have every shard do its part. Raises where the coordinator gives the epoch up."""
         epoch = self.writer.next_epoch
         for effect in self.tell(Begin(epoch)):
             assert isinstance(effect, Work)
-            self.job = self.run(effect, reads=reads)
+            self.job = self.run(effect, reads=reads, changed=changed)
         assert self.job is not None
         for event in self.events_of(epoch, self.job):
             for effect in self.tell(event):
@@ -240,11 +260,12 @@ class Driver:
                         raise error_of(epoch, failure)
         raise CheckpointDeclinedError(f"its words were lost. {epoch=}")
 
-    def run(self, work: Work, *, reads: bool) -> Job:
+    def run(self, work: Work, *, reads: bool, changed: Pipeline | None = None) -> Job:
         """Run the tasks of an epoch until each shard has had its word, the executor has died, or time is over."""
         manifest = self.writer.manifest
-        self.stream.oracle.worked.add((manifest.term, work.epoch))
-        order = Order(work.epoch, manifest.term, manifest.version, manifest.nonce, reads)
+        if changed is None:
+            self.stream.oracle.worked.add((manifest.term, work.epoch))
+        order = Order(work.epoch, manifest.term, manifest.version, manifest.nonce, reads, changed)
         job = Job(work.shards, self.world.threads.Event())
         executor = self.living_executor()
         executor.on_end.append(job.lose)

@@ -6,6 +6,8 @@
 A cell is the total of a key's rows of one class, under the hash of the class: the steps have their rows in different
 shards. `odd` are the totals of each key over its odd classes. `total` is the table of a stream of one step. Its steps
 emit by how much each of their totals changes.
+
+Where the code of a stream changes, so does its shape, or its last step, which multiplies what it adds (`TIMES`).
 """
 
 from dataclasses import replace
@@ -31,6 +33,21 @@ PIPELINES: dict[Shape, Pipeline] = {
     "chain": replace(_step(TABLE, 0), before=(_step(CELL),)),
     "diamond": replace(_step(TABLE, 0, 1), before=(_step(CELL), _step(ODD, 0))),
 }
+
+
+TIMES = "times"
+"""The parameter of the last step that says by how much it multiplies."""
+
+
+def with_last_step(shape: Shape, times: int) -> Pipeline:
+    """The steps of that shape, of which the last multiplies."""
+    pipeline = PIPELINES[shape]
+    return replace(pipeline, parameters={**pipeline.parameters, TIMES: times})
+
+
+def times_of(step: Pipeline) -> int:
+    """By how much a step multiplies what it adds."""
+    return int(str(step.parameters.get(TIMES, 1)))
 
 
 def class_of(amount: int, run: int) -> int:

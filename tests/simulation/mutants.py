@@ -34,7 +34,7 @@ from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
 from dagster_ckpt.protocol.epochs.retention import log_bound
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.lease import Watch
-from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Retained, RunRef
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Pipeline, Retained, RunRef
 from dagster_ckpt.protocol.object_names import MANIFESTS, file_of, manifest_name, parse_manifest_name, pin_name
 from dagster_ckpt.protocol.transitions import manifest_rules, well_formed
 from dagster_ckpt.protocol.transitions.edits import EpochEdit, resharded, rolled_back
@@ -55,7 +55,7 @@ from dagster_ckpt.storage.writer import stream_writer as writer_module
 from dagster_ckpt.storage.writer.opening import Opening, open_again
 from tests.simulation import reading as reading_module
 from tests.simulation import tasks as tasks_module
-from tests.simulation.character import FIRST_WITH_STEPS
+from tests.simulation.character import FIRST_WITH_CHANGED_STEPS, FIRST_WITH_STEPS
 from tests.simulation.deliveries.database import SimulatedSession
 from tests.simulation.deliveries.delivery_mutants import (
     ComparesNothing,
@@ -80,6 +80,7 @@ from tests.simulation.mutants_of_steps import (
     Stepped,
     collects_earlier_steps,
     commits_the_last_step_alone,
+    keeps_the_last_step,
     mixes_attempts,
     reshards_the_last_step,
     rolls_the_last_step_back,
@@ -358,14 +359,21 @@ class RemembersWhatIsDue(Driver):
 
     has_moved = False
 
-    def commit(self, edit: EpochEdit) -> None:
+    def commit(self, edit: EpochEdit, pipeline: Pipeline | None = None) -> None:
         before_us = self.writer.manifest.watermark_us
-        super().commit(edit)
+        super().commit(edit, pipeline)
         self.has_moved = self.writer.manifest.watermark_us != before_us
 
     @property
     def is_due(self) -> bool:
         return self.has_moved
+
+
+class EmitsWithChangedSteps(Driver):
+    """What was due is taken for emitted in the epoch in which changed steps begin."""
+
+    def commit(self, edit: EpochEdit, pipeline: Pipeline | None = None) -> None:
+        super().commit(replace(edit, worked=True) if pipeline is not None else edit, pipeline)
 
 
 class SkipsABatch(Driver):
@@ -644,6 +652,19 @@ MUTANTS: dict[str, Mutant] = {
         (1005,),
         ((opening_module, "rolled_back", rolls_the_last_step_back), *_UNJUDGED),
         first_seed=FIRST_WITH_STEPS,
+    ),
+    "a changed step keeps what it had": Mutant(
+        Parts(),
+        (1212,),
+        (
+            (writer_module, "changed", keeps_the_last_step),
+            (tasks_module, "changed", keeps_the_last_step),
+            *_UNJUDGED,
+        ),
+        first_seed=FIRST_WITH_CHANGED_STEPS,
+    ),
+    "the first epoch of changed steps emits what is due": Mutant(
+        Parts(driver=EmitsWithChangedSteps), (1212,), first_seed=FIRST_WITH_CHANGED_STEPS
     ),
     "each relaunch is the first": _function(sensor_module, "run_request", forgets_the_attempt, 95),
     "a lease lapses in one tick": _function(StreamStatus, "watch", dead_at_first_sight, 3),

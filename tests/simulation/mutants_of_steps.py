@@ -10,8 +10,9 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import CommitManifest, Effect, Event, JobEnded, ShardAcked
 from dagster_ckpt.protocol.epochs.retention import is_garbage
-from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.transitions.edits import rolled_back
+from dagster_ckpt.protocol.transitions.step_changes import changed
 from dagster_ckpt.state.reshard import reshard as reshard_module
 from tests.simulation.job import TABLE
 
@@ -69,6 +70,12 @@ def reshards_the_last_step(shown: Manifest, shards: int) -> Mapping[str, RunList
     """Earlier steps begin with nothing."""
     runs = without_timelines(shown, shards)
     return {name: lists if name == TABLE else ((),) * shards for name, lists in runs.items()}
+
+
+def keeps_the_last_step(parent: Manifest, pipeline: Pipeline) -> Manifest:
+    """The last step goes on with what it had before it was changed."""
+    now = changed(parent, pipeline)
+    return replace(now, runs={**now.runs, TABLE: parent.runs[TABLE]})
 
 
 def rolls_the_last_step_back(parent: Manifest, *others: Any) -> Manifest:

@@ -28,7 +28,7 @@ from dagster_ckpt.protocol.object_names import (
 )
 from dagster_ckpt.protocol.transitions.manifest_rules import violations
 from tests.simulation import decoded
-from tests.simulation.graph import tables_after
+from tests.simulation.graph import tables_after, times_of
 from tests.simulation.job import (
     TABLE,
     Row,
@@ -97,6 +97,7 @@ class Oracle:
     worked_with: dict[Version, tuple[int, ...]] = field(default_factory=dict)
     worked: set[tuple[Term, Epoch]] = field(default_factory=set)
     _quiet: set[Epoch] = field(default_factory=set)
+    _restarted: set[Epoch] = field(default_factory=set)
     _confirmed: set[int] = field(default_factory=set)
     _rolled_back_for: set[str] = field(default_factory=set)
 
@@ -284,6 +285,11 @@ class Oracle:
         if manifest.kind is not ManifestKind.EPOCH:
             return
         was = 0 if before is None else consumed(before)
+        if before is not None and before.epoch != EMPTY and before.pipeline != manifest.pipeline:
+            if consumed(manifest) != was or not self._reads_nothing(before, manifest):
+                raise BrokenPromiseError("changed steps begin with what was read", f"{manifest.version}")
+            self._restarted.add(manifest.epoch)
+            self.counts["first epochs of changed steps"] += 1
         if before is not None and consumed(manifest) == was and self._reads_nothing(before, manifest):
             self._quiet.add(manifest.epoch)
             self.counts["epochs that read nothing"] += 1
@@ -309,7 +315,8 @@ class Oracle:
 
     def sums_of(self, manifest: Manifest) -> Sums:
         """The table that a manifest of a keyed stream has to show."""
-        return sums_after(consumed(manifest))
+        times = times_of(manifest.pipeline)
+        return {key: times * total for key, total in sums_after(consumed(manifest)).items()}
 
     def rows_of(self, manifest: Manifest) -> list[Row]:
         """The table that a manifest of an append-only stream has to show."""
@@ -338,6 +345,8 @@ class Oracle:
         made = batches and not (manifest.ancestors and manifest.epoch == Epoch(FIRST))
         made = made and manifest.epoch not in self._quiet
         keys = {str(key) for key, _ in batch(batches)} if made else set()
+        if manifest.epoch in self._restarted:
+            keys = set(table)
         if changed != {key: table[key] for key in keys}:
             raise BrokenPromiseError("a change log is that of its epoch", f"{manifest.version}: {changed}")
 

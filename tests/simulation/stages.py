@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.ids import Shard
+from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from tests.simulation.graph import added_to_cells, inflow, of_shard
 from tests.simulation.job import Sums, batch, consumed
 
@@ -22,11 +23,15 @@ FAILED_ATTEMPT = 0.1
 def run_steps(driver: "Driver", executor: "Process", job: "Job", order: "Order") -> None:
     """Run the tasks of each step when all of the step before have replied; in `job` are the replies."""
     manifest = driver.writer.manifest
-    pipeline, shards = manifest.pipeline, frozenset(job.shards)
+    pipeline, shards = order.changed or manifest.pipeline, frozenset(job.shards)
+    kept = {} if order.changed is None else StepChange.between(manifest.pipeline, pipeline).kept
     number = consumed(manifest) + 1
     emitted = dict[int, Sums]()
     for step in range(len(pipeline.steps)):
-        changes = added_to_cells(batch(number)) if step == 0 else inflow(pipeline, step, emitted)
+        # A kept step passes its table on, which its tasks have.
+        changes = (
+            {} if step in kept else added_to_cells(batch(number)) if step == 0 else inflow(pipeline, step, emitted)
+        )
         if step:
             job.next_stage(driver.world.threads.Event(), shards)
         if not _is_run(driver, executor, job, order, step, changes):
@@ -39,7 +44,7 @@ def run_steps(driver: "Driver", executor: "Process", job: "Job", order: "Order")
             continue
         # Readers of some shards get the changes of the second run, in which the rows have other classes.
         first = dict(job.emitted)
-        changes = added_to_cells(batch(number), run=1) if step == 0 else changes
+        changes = added_to_cells(batch(number), run=1) if step == 0 and not kept else changes
         some = frozenset(driver.chance.sample(sorted(shards), driver.chance.randrange(1, len(shards) + 1)))
         job.next_stage(driver.world.threads.Event(), some)
         job.repeated = True

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.recovery.dagster_runs import StreamAsset
 from dagster_ckpt.integration.recovery.relaunch import Watched
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.writer.opening import Opening
+from dagster_ckpt.storage.writer.opening import Opening, Takeover
 from tests.simulation.dagster import watched_stream
 from tests.simulation.deliveries.delivering import Delivering
 from tests.simulation.deliveries.delivery_driver import DeliveryDriver
 from tests.simulation.deliveries.delivery_oracle import DeliveryOracle, DeliveryReading
 from tests.simulation.driver import Driver
+from tests.simulation.graph import Shape, with_last_step
+from tests.simulation.job import KEYED
 from tests.simulation.oracle import Oracle
 from tests.simulation.reading import Reading, ReadingOracle
 from tests.simulation.truth import Deaf, Truth
@@ -31,7 +34,8 @@ class SimulatedStream:
     """What all who work on it share. They reach its folder by way of their own process.
 
     `upstream` is the stream that it reads; None: one that reads the job's own batches. With `delivery` it is one of its
-    upstream. While `crash_loop` is "error" or "killed", each of its runs ends so.
+    upstream. `pipeline` is what the deployed code makes. While `crash_loop` is "error" or "killed", each of its runs
+    ends so.
     """
 
     world: "World"
@@ -45,9 +49,11 @@ class SimulatedStream:
     reading: Reading | None = None
     begun: bool = False
     crash_loop: str | None = None
+    pipeline: Pipeline = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = folder_of(parts_of_name(self.name))
+        self.pipeline = KEYED if self.upstream is not None else self.world.character.pipeline
         self._make()
         self.watched = watched_stream(self.name, self.world.character.lease_timeout_ms)
         if self.delivery is not None and self.upstream is not None:
@@ -93,6 +99,15 @@ class SimulatedStream:
                 reader.own.upstream = self.oracle
         self.world.weather.truths[self.folder] = self.truth
         self.world.dagster.reset_the_cursor()
+
+    def change_steps(self) -> None:
+        """A person deploys other code, and starts it: runs that begin now have other steps behind the first."""
+        chance, dagster = self.world.chance, self.world.dagster
+        shape: Shape = chance.choice(["chain", "diamond"])
+        self.pipeline = with_last_step(shape, chance.choice([1, 2, 3]))
+        self.oracle.counts["deployments of other steps"] += 1
+        if not dagster.is_crowded(self):
+            dagster.launch(self, take_over=chance.choice([Takeover.NEVER, Takeover.ALWAYS, Takeover.ALWAYS]))
 
     @property
     def asset(self) -> StreamAsset:

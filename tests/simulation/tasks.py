@@ -10,13 +10,15 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
 from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge
 from dagster_ckpt.lsm.compaction.run_lists import after_merge, may_merge
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
-from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, RunRef
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, Pipeline, RunRef
 from dagster_ckpt.protocol.object_names import FileId, changes_name, merged_name, state_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
+from dagster_ckpt.protocol.transitions.step_changes import StepChange, changed
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from tests.simulation.character import Character
+from tests.simulation.graph import times_of
 from tests.simulation.job import (
     HASHES,
     TABLE,
@@ -52,6 +54,8 @@ class Order:
     nonce: Nonce
     reads: bool = True
     """False: an epoch of the driver's own, in which only what is due comes out."""
+    changed: Pipeline | None = None
+    """In the first epoch of changed steps, these."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ class Task:
             raise CorruptStateError(f"another manifest than that of the order. version={manifest.version}")
         if not self.order.reads:
             return ShardAck(self.shard, step=self.step)
+        if self.order.changed is not None:
+            return self._restarted(manifest, self.order.changed)
         if self.changes is not None:
             return self._changed(manifest, self.changes)
         if self.inflow is not None:
@@ -139,12 +145,24 @@ class Task:
         after = added(sums, rows)
         return self._put(manifest, sums, {str(key): after[str(key)] for key, _ in rows})
 
+    def _restarted(self, manifest: Manifest, pipeline: Pipeline) -> ShardAck:
+        """In the first epoch of changed steps: a kept step emits its table, any other begins with what reaches it."""
+        kept = StepChange.between(manifest.pipeline, pipeline).kept.get(self.step)
+        if kept is None:
+            return self._changed(changed(manifest, pipeline), self.changes or {})
+        [spec] = pipeline.steps[self.step].tables
+        self.emitted.update(self._sums(manifest, manifest.pipeline.stored(kept, spec.name)))
+        return ShardAck(self.shard, step=self.step)
+
     def _changed(self, manifest: Manifest, changes: Sums) -> ShardAck:
         """Of one of several steps: its totals after these changes, which it emits."""
-        [spec] = manifest.pipeline.steps[self.step].tables
+        step = manifest.pipeline.steps[self.step]
+        [spec] = step.tables
         table = manifest.pipeline.stored(self.step, spec.name)
         sums = self._sums(manifest, table)
-        ack = self._put(manifest, sums, {name: sums.get(name, 0) + more for name, more in changes.items()}, table)
+        ack = self._put(
+            manifest, sums, {name: sums.get(name, 0) + times_of(step) * more for name, more in changes.items()}, table
+        )
         self.emitted.update(changes)
         is_first = self.step == 0
         event_times_us = (time_us(consumed(manifest) + 1),) if is_first and changes and self.character.quiet else ()

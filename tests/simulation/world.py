@@ -26,6 +26,8 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience
 from tests.simulation.calm import Calm
 from tests.simulation.character import (
+    CHANGED_STEPS,
+    FIRST_WITH_CHANGED_STEPS,
     Character,
     character_of,
     with_a_full_store,
@@ -58,6 +60,8 @@ RETURN_MS = 20_000
 LATER_MS = 5_000
 BY_HAND_MS = 20_000
 """The mean time between a user's starts of a delivery: its runs often fail or end."""
+CHANGED_STEPS_MS = 40_000
+"""The mean time between two deployments of other steps, where there are any."""
 CHAINS = 0.33
 """How many worlds have a stream that reads another."""
 FORKS = 0.15
@@ -146,6 +150,13 @@ class World:
         self.dagster = Dagster(self)
 
     @property
+    def changes_steps(self) -> bool:
+        """Whether the steps of its one stream change now and then: nobody else reads that, or it would have to stop."""
+        alone = len(self.all_streams) == 1 and self.character.shape is not None
+        chance = Random(f"changed steps of {self.seed}")
+        return alone and self.seed >= FIRST_WITH_CHANGED_STEPS and chance.random() < CHANGED_STEPS
+
+    @property
     def all_streams(self) -> list[SimulatedStream]:
         return [*self.streams, *self.forks, *self.deliveries]
 
@@ -220,6 +231,8 @@ class World:
             self._keep(self.streams[0], "forker", fork_again_and_again)
         if character.reshard_ms:
             self._keep(self.streams[0], "resharder", reshard_again_and_again)
+        if self.changes_steps:
+            self._now_and_then(CHANGED_STEPS_MS, self.streams[0].change_steps)
         for rate, happen in (
             (character.faults.kill, self._kill),
             (character.faults.freeze, self._freeze),
