@@ -1,4 +1,4 @@
-"""The real protocol, manifests, retention and garbage collection in worlds where everything goes wrong: 380 of them.
+"""The real protocol, manifests, retention and garbage collection in worlds where everything goes wrong: 390 of them.
 
 `make simulate SEEDS=100000` runs more. A seed that broke a promise is kept below, with what was wrong.
 """
@@ -9,9 +9,6 @@ import pytest
 
 from tests.simulation.campaign import story_of
 from tests.simulation.world import World
-
-SEEDS = 150
-CHUNK = 25
 
 WITH_STEPS = range(1_000, 1_160)
 """About one world in five of these has streams of several steps."""
@@ -47,13 +44,6 @@ FOUND_BEFORE = {
     "a delivery was made again while a collector looked how far it was": 97743,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
-
-
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_whatever_goes_wrong_no_promise_is_broken(first: int) -> None:
-    for seed in range(first, first + CHUNK):
-        outcome = World(seed).run()
-        assert outcome.rule is None, story_of(outcome)
 
 
 @pytest.mark.parametrize("seed", FOUND_BEFORE.values(), ids=FOUND_BEFORE.keys())
