@@ -1,0 +1,12 @@
+"""The 22 queries of TPC-H, with the parameters by which its specification validates results.
+
+One differs: what share of the total a part must have in query 11 depends on the scale, and here it is always 0.3 %.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+QUERIES: Mapping[str, str] = {
+    path.stem: path.read_text() for path in sorted((Path(__file__).parent / "sql").glob("*.sql"))
+}
+"""The text of each, by its number, `01` to `22`."""
