@@ -9,6 +9,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -66,7 +67,9 @@ QUERIES = {
     """,
     "functions over a partition": """
         SELECT buyer, n, avg(n) OVER () AS mean, rank() OVER (ORDER BY n DESC) AS place,
-               lag(n) OVER (ORDER BY n, buyer) AS before
+               lag(n) OVER (ORDER BY n, buyer) AS before, lead(n, 2, -1) OVER (ORDER BY n, buyer) AS behind,
+               lag(n, -1) OVER (ORDER BY n, buyer) AS next,
+               lag(buyer, 1, 'none') OVER (ORDER BY n, buyer) AS who
         FROM (SELECT buyer, count(*) AS n FROM orders GROUP BY buyer)
     """,
     "sessions of rows that change, and what is near them": """
@@ -213,6 +216,8 @@ def test_a_dataframe_is_a_query_too(stream: StreamUnderTest, spark: SparkSession
     [
         ("SELECT *, current_timestamp() AS now FROM orders", "as time goes by.*current_timestamp"),
         ("SELECT * FROM orders LIMIT 3", "LIMIT without ORDER BY"),
+        ("SELECT * FROM orders TABLESAMPLE (10 PERCENT)", "filter by a hash of columns.*found=Sample"),
+        ("SELECT stddev(item) OVER (ORDER BY at) AS s FROM orders", "join with an aggregate.*found=stddev"),
         ("SELECT percentile_approx(item, 0.5) AS m FROM orders", "this aggregate cannot be kept.*percentile_approx"),
         ("SELECT count(DISTINCT buyer, item) AS n FROM orders", "SELECT DISTINCT"),
         ("SELECT sum(item) OVER (ORDER BY price RANGE 2 PRECEDING) AS s FROM orders", "RANGE with a distance"),
@@ -223,6 +228,22 @@ def test_what_cannot_be_kept_up_to_date_is_refused(
 ) -> None:
     with pytest.raises(InvalidPipelineError, match=said):
         stream_of_sql(streaming(spark, folders), query)
+
+
+@pytest.mark.parametrize(
+    ("query", "condition"),
+    [
+        ("SELECT nothing FROM orders", "UNRESOLVED_COLUMN"),
+        ("SELECT buyer, count(*) FROM orders WHERE item IN (SELECT score FROM buyers)", "MISSING_GROUP_BY"),
+        ("SELECT * FROM orders WHERE item IN (SELECT nothing FROM buyers)", "UNRESOLVED_COLUMN"),
+    ],
+)
+def test_what_is_no_query_is_spark_s_to_say(
+    spark: SparkSession, folders: Mapping[str, Path], query: str, condition: str
+) -> None:
+    frame = streaming(spark, folders)
+    with pytest.raises(AnalysisException, match=condition):
+        stream_of_sql(frame, query)
 
 
 def test_what_equals_another_part_of_the_query_is_one_step(spark: SparkSession, folders: Mapping[str, Path]) -> None:

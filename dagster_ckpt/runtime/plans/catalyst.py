@@ -9,6 +9,7 @@ breaks one module and its test.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of, nodes
@@ -18,6 +19,7 @@ Node = Any
 Expression = Any
 """An expression, in the JVM; an attribute is one that names a column of a plan by its id."""
 
+_STREAMS_IN_SUBQUERY = "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY"
 _REWRITES = frozenset(
     {
         "Finish Analysis",
@@ -107,7 +109,26 @@ class Catalyst:
 
     def of_sql(self, text: str) -> Node:
         """The resolved plan of a query. Subqueries may stream. Raises Spark's errors about the text."""
-        return self._state.analyzer().execute(self._state.sqlParser().parsePlan(text))
+        plan = self._state.analyzer().execute(self._state.sqlParser().parsePlan(text))
+        self._check(plan)
+        return plan
+
+    def _check(self, plan: Node) -> None:
+        """Raise Spark's error about a resolved plan, but for its rule that subqueries do not stream."""
+        try:
+            self._state.analyzer().checkAnalysis(plan)
+        except AnalysisException as error:
+            if error.getCondition() != _STREAMS_IN_SUBQUERY:
+                raise
+        else:
+            return
+        plan = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE(True, False).apply(plan)
+        children, subqueries = list(each_of(plan.children())), list(each_of(plan.subqueries()))
+        for each in (*children, *subqueries):
+            self._check(each)
+        if not subqueries:  # what is below was checked: the node on rows of any origin
+            empty = [self.logical.LocalRelation(each.output(), self._nil, False, self._none) for each in children]
+            self._state.analyzer().checkAnalysis(self.on(plan, *empty))
 
     def rewritten(self, plan: Node) -> Node:
         """The plan as Spark's optimizer rewrites it, as far as that is algebra."""

@@ -32,6 +32,29 @@ _UNCHANGED = (
     "Sort",
 )
 """Nodes that change no row: a table has no order, and steps have partitions of their own."""
+_PER_GROUP = "use aggregates, or a process function of a Stream"
+_PER_BATCH = "use a function of columns, such as a UDF, or Stream.transform"
+_INSTEAD: Mapping[str, str] = {
+    "Sample": "filter by a hash of columns, such as xxhash64(id) % 10 = 0",
+    "Offset": "say how many rows, by ORDER BY ... LIMIT n OFFSET m",
+    "Tail": "use ORDER BY ... DESC LIMIT n",
+    **dict.fromkeys(("MapInPandas", "MapInArrow", "MapPartitions", "MapElements", "TypedFilter"), _PER_BATCH),
+    **dict.fromkeys(
+        (
+            "FlatMapGroupsInPandas",
+            "FlatMapGroupsInArrow",
+            "FlatMapCoGroupsInPandas",
+            "FlatMapCoGroupsInArrow",
+            "FlatMapGroupsInPandasWithState",
+            "FlatMapGroupsWithState",
+            "MapGroups",
+            "TransformWithState",
+            "TransformWithStateInPySpark",
+        ),
+        _PER_GROUP,
+    ),
+}
+"""What to write in place of a node."""
 _OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
 
 
@@ -105,7 +128,10 @@ class Compiler:
         node = self._without_scalar_subqueries(node)
         make = _MAKERS.get(self.catalyst.kind(node))
         if make is None:
-            raise InvalidPipelineError(f"this part of the query cannot be kept up to date. found={node.nodeName()}")
+            instead = _INSTEAD.get(self.catalyst.kind(node), "write it with joins, aggregates and windows")
+            raise InvalidPipelineError(
+                f"this part of the query cannot be kept up to date: {instead}. found={node.nodeName()}"
+            )
         return make(self, node)
 
     def _leaf(self, node: Node) -> Part:

@@ -128,7 +128,10 @@ def _with_table(compiler: "Compiler", node: Node, kind: str, left: Node, right: 
         else ("Inner", "Cross", "RightOuter")
     )
     if kind not in fits:
-        raise InvalidPipelineError(f"rows of a table that does not stream would have to come out. found={kind}")
+        raise InvalidPipelineError(
+            "rows of a table that does not stream would come out for want of a match, which a stream cannot tell: read "
+            f"the table as a stream, or keep the stream's rows alone. found={kind}"
+        )
     if left.isStreaming():
         return compiler.part(left).then(
             lambda plan, beside: catalyst.project([*output, *beside], catalyst.on(node, plan, right)), output

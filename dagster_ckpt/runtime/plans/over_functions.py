@@ -31,6 +31,8 @@ _DISTANCES: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("TimestampType", "TimestampNTZType"), ("DayTimeIntervalType",)),
 }
 """Classes of distances' types, by that of what they are between."""
+_PLAIN = (*_WHOLE, "DoubleType", "BooleanType", "StringType")
+"""Classes of types of which a default can be."""
 _NO_DISTANCES = ("UnboundedPreceding", "UnboundedFollowing", "CurrentRow")
 _BESIDE: Mapping[str, Callable[..., Over]] = {"Lag": over.lag, "Lead": over.lead}
 
@@ -57,10 +59,9 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
     if kind == "NTile":
         return over.ntile(_number(function.buckets(), call))
     if kind in _BESIDE and not function.ignoreNulls():
-        default = function.default()
-        if catalyst.kind(default) != "Literal" or default.value() is not None:
-            raise _refused(call, "a default other than null: write coalesce around it")
-        return _BESIDE[kind](columns[0], abs(_number(function.inputOffset(), call)))
+        ahead = _number(function.offset(), call)
+        beside = (columns[0], ahead if kind == "Lead" else -ahead, _default(catalyst, function.default(), call))
+        return _BESIDE[kind](*beside)
     frame = _frame(catalyst, call)
     if kind == "NthValue" and not function.ignoreNulls():
         return over.nth_value(columns[0], _number(function.offset(), call), **frame)
@@ -69,7 +70,11 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
         skips = name in ("First", "Last") and function.aggregateFunction().ignoreNulls()
         if name in _AGGREGATES and not skips:
             return _AGGREGATES[name](*columns, **frame)
-    raise _refused(call, "this function")
+    raise _refused(
+        call,
+        "use row_number, rank, dense_rank, percent_rank, cume_dist, ntile, lag, lead, nth_value, or first, last, "
+        "count, sum, min, max, avg without DISTINCT and IGNORE NULLS, or join with an aggregate",
+    )
 
 
 def _frame(catalyst: Catalyst, call: Expression) -> dict[str, Frame]:
@@ -93,6 +98,15 @@ def _number(expression: Expression, call: Expression) -> int:
     if not isinstance(value, int):
         raise _refused(call, "a bound that is neither a whole number nor an interval of days to seconds")
     return int(value)
+
+
+def _default(catalyst: Catalyst, default: Expression, call: Expression) -> object:
+    if not default.foldable():
+        raise _refused(call, "a default that is not constant")
+    value, type_ = default.eval(None), catalyst.kind(default.dataType())
+    if value is not None and type_ not in _PLAIN:
+        raise _refused(call, "a default of this type: leave it out, and tell the first rows by row_number")
+    return str(value.toString()) if value is not None and type_ == "StringType" else value
 
 
 def _check_distances(catalyst: Catalyst, call: Expression, frame: Expression) -> None:
