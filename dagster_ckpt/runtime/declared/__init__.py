@@ -9,6 +9,7 @@ Reading order
     declared_sources  sources declared by name
     queries           DataFrames for which Spark would keep state, as steps
     row_work          what Spark does with the rows of a table one by one
+    arrow_plan        whether a task can do what Spark does between two steps
     pipeline          from a `Stream` to a checked operator
     query_plan        the plan that Spark has analysed
     column_origins    which columns the inputs of steps are computed from

@@ -1,7 +1,7 @@
 """Checks of a stream before anything is opened or written."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -9,13 +9,15 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
+from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.spark.session import is_local, is_session_of_a_stream
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.dataflow import Stage, shard_replies, union_of
 from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
@@ -83,9 +85,27 @@ def stages_of(checked: CheckedStream, setup: Callable[[int, Stream], TaskSetup])
             setup(number, step),
             tuple(map(_frame_of, step.inputs, operator.pipeline.inputs)),
             shared=read[number] > 1,
+            works=_works_of(step, operator.pipeline, read),
         )
         for number, (step, operator) in enumerate(zip(steps, checked.dataflow.operators, strict=True))
     )
+
+
+def _works_of(step: Stream, pipeline: Pipeline, read: Mapping[int | None, int]) -> tuple[ArrowWork, ...] | None:
+    """What is done with the changes of the steps that this one reads, if their tasks can do all of it themselves.
+
+    `read` counts the inputs that read a step.
+    """
+    works = []
+    for stream, source in zip(step.inputs, pipeline.inputs, strict=True):
+        if stream.earlier is None or source.step is None or read[source.step] > 1 or not pipeline.shuffles:
+            return None
+        rows = stream.earlier.changes
+        work = arrow_work_of(rows, stream.earlier.frame_of(rows), source.schema.names)
+        if work is None:
+            return None
+        works.append(work)
+    return tuple(works)
 
 
 def _frame_of(stream: Stream, spec: InputSpec) -> Callable[[Sequence[DataFrame]], DataFrame]:

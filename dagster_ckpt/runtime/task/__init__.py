@@ -5,6 +5,8 @@ Reading order
     dataflow          the user's DataFrames, followed by our tasks
     epoch_task        a task: makes its shards' part of the epoch durable, and ACKs it
     shard_work        its rows through the operator
+    arrow_work        what a task does with its changes itself, in place of Spark
+    packed_rows       changes on their way to the next step, as Arrow tables
     kept_steps        the epoch in which changed steps start over
     row_intake        rows in chunks of bounded size
     ack_rows          one row for each shard: the only result of a task

@@ -16,7 +16,9 @@ from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.task.ack_rows import ACK_ROW_OF_SPARK
-from dagster_ckpt.runtime.task.epoch_task import TASK, PassedOn, TaskSetup, epoch_task
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork
+from dagster_ckpt.runtime.task.epoch_task import PassedOn, TaskSetup, epoch_task
+from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
 
@@ -24,13 +26,25 @@ from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_i
 class Stage:
     """One step in Spark's plan. `inputs` makes the frame of each of its inputs from the changes of the steps before.
 
-    An input of a source ignores those. `pipeline` is the step's. `shared`: several inputs read its changes.
+    An input of a source ignores those. `pipeline` is the step's. `shared`: several inputs read its changes. `works`:
+    the tasks of the steps before do that work themselves for each input, so that Spark moves their changes as tables.
     """
 
     pipeline: Pipeline
     setup: TaskSetup
     inputs: tuple[Callable[[Sequence[DataFrame]], DataFrame], ...]
     shared: bool = False
+    works: tuple[ArrowWork, ...] | None = None
+
+    def packed(self, step: int) -> PackedRows | None:
+        """How a step's changes reach this one as tables, if they do."""
+        if self.works is None:
+            return None
+        schemas, keys = tuple(each.schema for each in self.pipeline.inputs), keys_of_inputs(self.pipeline)
+        for number, source in enumerate(self.pipeline.inputs):
+            if source.step == step:
+                return PackedRows(self.works[number], schemas, number, keys[number], self.setup.assignment)
+        return None
 
 
 def shard_replies(stages: Sequence[Stage], replies: Accumulator[list[tuple[Epoch, str]]]) -> DataFrame:
@@ -40,9 +54,9 @@ def shard_replies(stages: Sequence[Stage], replies: Accumulator[list[tuple[Epoch
     Its rows are the replies of the last step. Those of the others are in `replies` then.
     """
     changes: list[DataFrame] = []
-    for stage in stages:
-        rows = _shuffled([each(changes) for each in stage.inputs], stage)
-        changes.append(_done(*rows, stage, is_last=stage is stages[-1], replies=replies))
+    for number, stage in enumerate(stages):
+        rows = _shuffled(changes, stage)
+        changes.append(_done(*rows, stages, number, replies))
     return changes[-1]
 
 
@@ -105,27 +119,36 @@ def shard_replies_of_own_epoch(
             assert tasks is not None, "nothing waits in an unkeyed stream"
             rows, columns = session.range(0, tasks, 1, tasks), None
         else:
-            rows, columns = _shuffled([each(changes) for each in stage.inputs], stage)
-        changes.append(_done(rows, columns, stage, is_last=stage is stages[-1], replies=replies))
+            rows, columns = _shuffled(changes, stage)
+        changes.append(_done(rows, columns, stages, number, replies))
     return changes[-1]
 
 
 def _done(
     rows: DataFrame,
     columns: Sequence[str] | None,
-    stage: Stage,
-    *,
-    is_last: bool,
+    stages: Sequence[Stage],
+    number: int,
     replies: Accumulator[list[tuple[Epoch, str]]],
 ) -> DataFrame:
     """The replies of the last step, the changes of any other."""
-    if is_last:
-        return rows.mapInArrow(epoch_task(stage.setup, columns), ACK_ROW_OF_SPARK)
+    stage, packed_in = stages[number], columns is not None and stages[number].works is not None
+    if number == len(stages) - 1:
+        return rows.mapInArrow(epoch_task(stage.setup, columns, packed=packed_in), ACK_ROW_OF_SPARK)
     schema = changes_schema(stage.pipeline)
+    packed = None if stage.shared else _packed(stages, number)
+    passed_on = PassedOn(schema, replies, numbered=stage.shared, packed=packed)
+    work = epoch_task(stage.setup, columns, passed_on, packed=packed_in)
+    if packed is not None:
+        return rows.mapInArrow(work, to_spark_schema(PACKED))
     if not stage.shared:
-        return rows.mapInArrow(epoch_task(stage.setup, columns, PassedOn(schema, replies)), to_spark_schema(schema))
-    work = epoch_task(stage.setup, columns, PassedOn(schema, replies, numbered=True))
+        return rows.mapInArrow(work, to_spark_schema(schema))
     return _once(rows.mapInArrow(work, to_spark_schema(schema.append(TASK))), stage)
+
+
+def _packed(stages: Sequence[Stage], step: int) -> PackedRows | None:
+    """How the changes of a step reach the one that reads them as tables, if they do."""
+    return next((packed for stage in stages if (packed := stage.packed(step)) is not None), None)
 
 
 def _once(changes: DataFrame, stage: Stage) -> DataFrame:
@@ -144,9 +167,14 @@ def _once(changes: DataFrame, stage: Stage) -> DataFrame:
     return shuffled.withColumn("_part", F.spark_partition_id()).where("_part >= 0").select("row.*").toDF(*names)
 
 
-def _shuffled(inputs: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str]]:
+def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str]]:
     """The rows of all inputs, those of a task together, and their columns."""
     pipeline, assignment = stage.pipeline, stage.setup.assignment
+    if stage.works is not None:
+        assert assignment.tasks is not None, "rows without keys are not brought to another task"
+        tables = [changes[source.step] for source in pipeline.inputs if source.step is not None]
+        return reduce(DataFrame.union, tables).repartitionById(assignment.tasks, F.col(TASK.name)), PACKED.names
+    inputs = [each(changes) for each in stage.inputs]
     names = [source.schema.names for source in pipeline.inputs]
     rows = [_numbered(frame, its) for frame, its in zip(inputs, names, strict=True)]
     if assignment.tasks is None:

@@ -6,7 +6,7 @@ plan (`TaskSetup`); what differs is a property of the epoch's Spark job (`EpochO
 
 import json
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -21,6 +21,7 @@ from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_replies, encode_reply
 from dagster_ckpt.runtime.task.kept_steps import fill_table, fills_table, pass_on_table, with_steps
+from dagster_ckpt.runtime.task.packed_rows import TASK, PackedRows, unpacked
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of, exempt_from_gc
@@ -31,8 +32,6 @@ from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.retrying_store import retrying
 
 ORDER_PROPERTY = "dagster_ckpt.epoch"
-TASK = pa.field("_task", pa.int32())
-"""The column with the number of the task that a change comes from."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +70,18 @@ class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
 class PassedOn:
     """What a step passes on: its changes, with these columns, and its replies, which go past the next step.
 
-    `numbered`: each row also has the number of the task it comes from, as `TASK`.
+    `numbered`: each row also has the number of the task it comes from, as `TASK`. `packed`: the next step gets tables.
     """
 
     columns: pa.Schema
     replies: Accumulator[list[tuple[Epoch, str]]]
     numbered: bool = False
+    packed: PackedRows | None = None
 
-    def batches(self, changes: pa.Table, task: int) -> list[pa.RecordBatch]:
+    def batches(self, changes: pa.Table, task: int) -> Iterable[pa.RecordBatch]:
         """The changes as rows for Spark."""
+        if self.packed is not None:
+            return self.packed.batches(changes.select(self.columns.names))
         rows = changes.select(self.columns.names).cast(self.columns)
         if self.numbered:
             rows = rows.append_column(TASK, pa.array(np.full(rows.num_rows, task, dtype=np.int32)))
@@ -105,12 +107,13 @@ class EpochOrder:
 
 
 def epoch_task(
-    setup: TaskSetup, columns: Sequence[str] | None, passed_on: PassedOn | None = None
+    setup: TaskSetup, columns: Sequence[str] | None, passed_on: PassedOn | None = None, *, packed: bool = False
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: the rows of a partition in, one reply for each of its shards out.
 
     `columns` are the real names of the rows' columns, in order. None: the epoch has no input, and the rows that Spark
     passes only make the tasks run. `passed_on`: another step follows, so the rows out are this step's changes.
+    `packed`: the rows in are those of `PackedRows`.
     """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -120,8 +123,12 @@ def epoch_task(
         assert context is not None, "this runs in a Spark task"
         order = EpochOrder.decode(context.getLocalProperty(ORDER_PROPERTY) or "")
         rows = (
-            batch.slice(0, 0) if columns is None else pa.RecordBatch.from_arrays(batch.columns, names=columns)
-            for batch in batches
+            unpacked(batches)
+            if packed
+            else (
+                batch.slice(0, 0) if columns is None else pa.RecordBatch.from_arrays(batch.columns, names=columns)
+                for batch in batches
+            )
         )
         replies: list[Reply] = []
         for changes in worked(setup, order, context.partitionId(), context.taskAttemptId(), rows, replies):

@@ -61,6 +61,10 @@ class ShardAssignment:
             return np.zeros(len(hashes), np.uint16)  # a shift by all 64 bits is none
         return (hashes >> np.uint64(64 - self._bits)).astype(np.uint16)
 
+    def tasks_in(self, hashes: Hashes) -> npt.NDArray[np.uint16]:
+        """The task of each hash."""
+        return self.shards_in(hashes) // np.uint16(self._shards_a_task)
+
     def _shard_in_sql(self) -> str:
         return "0" if self.shards == 1 else f"shiftrightunsigned({HASH}, {64 - self._bits})"
 

@@ -1,0 +1,105 @@
+"""The changes of a step on their way to the next one as a few Arrow tables, one for each task, not as rows of Spark's.
+
+A table is one value in one row of the shuffle, with the number of the task it goes to.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.key_hash import SEED, key_hashes
+from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators.shared.net_changes import CHANGE_FIELD
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork, worked_columns
+from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, ShardAssignment, columns_of_input
+
+TASK = pa.field("_task", pa.int32())
+"""The column with the number of a task."""
+PACKED = pa.schema([TASK, pa.field("_packed", pa.binary())])
+
+_BYTES_MAX = 1 << 22
+"""Of one table."""
+_BATCH_BYTES = 1 << 25
+_BATCH_ROWS = 1 << 14
+"""Spark cuts Arrow batches by rows, at most so many (`wide_rows`), and only where it must by bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRows:
+    """One input of the next step: its columns, how they follow from the changes, and its tasks.
+
+    `number` is the input's among those with these `schemas`.
+    """
+
+    work: ArrowWork
+    schemas: tuple[pa.Schema, ...]
+    number: int
+    keys: tuple[str, ...]
+    assignment: ShardAssignment
+
+    def batches(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
+        """The changes as rows for Spark."""
+        schema = self.schemas[self.number]
+        if len(self.schemas) == 1 and (at := schema.get_field_index(CHANGE_TYPE)) >= 0:
+            schema = schema.set(at, CHANGE_FIELD)  # a byte each, on the way
+        rows = pa.Table.from_arrays(worked_columns(self.work, changes), names=schema.names).cast(schema)
+        hashes = self._hashes(rows, changes.num_rows)
+        tasks = self.assignment.tasks_in(hashes)
+        order = np.argsort(tasks, kind="stable")
+        numbers, starts = np.unique(tasks[order], return_index=True)
+        packed = self._table(rows, hashes).take(pa.array(order))
+        edges = [*starts.tolist(), len(order)]
+        for task, start, end in zip(numbers.tolist(), edges, edges[1:], strict=False):
+            yield from _packed(packed.slice(start, end - start), task)
+
+    def _hashes(self, rows: pa.Table, count: int) -> Hashes:
+        return key_hashes(rows.select(list(self.keys))) if self.keys else np.full(count, SEED, dtype=np.uint64)
+
+    def _table(self, rows: pa.Table, hashes: Hashes) -> pa.Table:
+        """The rows as `rows_by_input` takes them."""
+        hashed = pa.array(hashes.view(np.int64))
+        if len(self.schemas) == 1:
+            return pa.table([*rows.columns, hashed], names=[*rows.column_names, HASH])
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {
+            INPUT: pa.array(np.full(len(hashes), self.number, dtype=np.int32)),
+            HASH: hashed,
+        }
+        for number, schema in enumerate(self.schemas):
+            own = rows.to_struct_array() if number == self.number else pa.nulls(len(hashes), pa.struct(list(schema)))
+            columns[columns_of_input(number)] = own
+        return pa.table(columns)
+
+
+def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows in such batches."""
+    for batch in batches:
+        for value in batch.column(1).drop_null():
+            with pa.ipc.open_stream(value.as_buffer()) as tables:
+                yield from tables
+
+
+def _packed(table: pa.Table, task: int) -> Iterator[pa.RecordBatch]:
+    """The table in pieces of a few MB, each a row.
+
+    So many empty rows follow a piece that Spark, which counts rows, puts no more than `_BATCH_BYTES` and one piece
+    into a batch.
+    """
+    pieces = -(-table.nbytes // _BYTES_MAX)
+    rows = -(-table.num_rows // max(1, pieces))
+    for start in range(0, table.num_rows, rows):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.slice(start, rows).combine_chunks())
+        buffer = sink.getvalue()
+        empty = _BATCH_ROWS * buffer.size // _BATCH_BYTES
+        values = pa.concat_arrays([_one(buffer), pa.nulls(empty, pa.binary())])
+        yield pa.record_batch([pa.array(np.full(len(values), task, dtype=np.int32)), values], schema=PACKED)
+
+
+def _one(value: pa.Buffer) -> pa.Array:
+    """An array of one value, not copied."""
+    ends = pa.py_buffer(np.array([0, value.size], dtype=np.int32))
+    return pa.Array.from_buffers(pa.binary(), 1, [None, ends, value])
