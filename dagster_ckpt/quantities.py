@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them, read into one unit each."""
+"""Durations and sizes as people write them, read into one unit each; and durations written for people."""
 
 import re
 from datetime import timedelta
@@ -44,6 +44,8 @@ _BYTES = {
     "gib": 2**30,
     "tib": 2**40,
 }
+
+_STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def milliseconds(duration: Duration, option: str, least: int = 1) -> int:
@@ -104,6 +106,28 @@ def size_bytes(size: Size, option: str, least: int = 1) -> int:
             f"{option}={_short(repr(size))}"
         )
     return round(count)
+
+
+def duration(duration_ms: int) -> str:
+    """`350 ms`, `1.4 s`, `2 min 5 s`, `3 h`: at most two units, the larger ones."""
+    if duration_ms < 1_000:
+        return f"{duration_ms} ms"
+    if duration_ms < 9_950:
+        return f"{duration_ms / 1_000:.1f} s"
+    seconds = round(duration_ms / 1_000)
+    parts: list[str] = []
+    for length, unit in _STEPS:
+        whole, seconds = divmod(seconds, length)
+        if whole or parts:
+            parts.append(f"{whole} {unit}" if whole else "")
+    return " ".join(part for part in parts[:2] if part)
+
+
+def span(span_us: int) -> str:
+    """A length of event time, perhaps negative: `-1 h`, `0 ms`, `250 us`."""
+    if span_us < 0:
+        return f"-{span(-span_us)}"
+    return f"{span_us} us" if 0 < span_us < 1_000 else duration(span_us // 1_000)
 
 
 def _short(text: str) -> str:

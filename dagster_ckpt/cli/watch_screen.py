@@ -12,6 +12,7 @@ from dagster_ckpt.cli.output import amounts, writer_text
 from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.history import EpochInfo, StreamHistory, WriterInfo
 from dagster_ckpt.protocol.lease import EpochProgress
+from dagster_ckpt.quantities import duration
 
 _LOOK_MS = 2_000
 """A look is a few small reads; the progress it shows is as old as the lease's last heartbeat anyhow."""
@@ -45,7 +46,7 @@ def screen(info: EpochInfo, writer: WriterInfo, now: datetime) -> Table:
     lines.add_row("epoch", f"{info.epoch}, {amounts.ago(info.committed_at, now)}")
     if info.epoch:
         changes = amounts.count(info.rows_out, "change")
-        lines.add_row("rows", f"{amounts.count(info.rows_in)} in, {changes} out, in {amounts.duration(info.epoch_ms)}")
+        lines.add_row("rows", f"{amounts.count(info.rows_in)} in, {changes} out, in {duration(info.epoch_ms)}")
     epochs = amounts.count(info.total_epochs, "epoch")
     lines.add_row("so far", f"{amounts.count(info.total_rows_in, 'row')} in {epochs}")
     if info.table_rows is not None:
@@ -57,7 +58,7 @@ def screen(info: EpochInfo, writer: WriterInfo, now: datetime) -> Table:
     if not writer.ended:
         lines.add_row("in work", "no epoch, or one that has just begun" if writer.work is None else _bar(writer.work))
     if writer.work is not None and writer.work.slowest:
-        slowest = f"{escape(writer.work.slowest)}, for {amounts.duration(writer.work.slowest_ms)}"
+        slowest = f"{escape(writer.work.slowest)}, for {duration(writer.work.slowest_ms)}"
         lines.add_row("slowest", slowest)
     return lines
 
@@ -67,6 +68,6 @@ def _bar(work: EpochProgress) -> RenderableType:
     line.add_row(
         f"epoch {work.epoch}",
         ProgressBar(total=max(1, work.tasks), completed=work.tasks_done, width=_BAR_CHARS),
-        f"{amounts.count(work.tasks_done)} of {amounts.count(work.tasks, 'task')}, {amounts.duration(work.elapsed_ms)}",
+        f"{amounts.count(work.tasks_done)} of {amounts.count(work.tasks, 'task')}, {duration(work.elapsed_ms)}",
     )
     return line

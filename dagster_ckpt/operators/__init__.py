@@ -8,6 +8,7 @@ is in `shared/`.
     renamed         a table under other names than its operator's output
     registry        from the pipeline in a manifest back to its operator
     output_times    how far behind the watermark a step emits rows
+    explained/      what the steps of a stream keep and what limits it, in words
     column_lineage  which input columns the table's columns are made from
     agg             the aggregates that users name: `agg.count()`, `agg.sum("column")`
     over            the functions over a partition that users name: `over.row_number()`, `over.lag("column")`

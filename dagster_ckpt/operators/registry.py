@@ -41,6 +41,8 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     window_join.NAME: window_join.WindowedJoin.from_pipeline,
     window_of_table.NAME: window_of_table.WindowOfTable.from_pipeline,
 }
+NAMES = frozenset({*_BUILDERS, process.NAME})
+"""The names of all operators."""
 _WITH_CODE: Mapping[str, Callable[..., Operator]] = {
     aggregate.NAME: aggregate.RunningAggregate.from_pipeline,
     window_of_table.NAME: window_of_table.WindowOfTable.from_pipeline,

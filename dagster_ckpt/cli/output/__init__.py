@@ -9,7 +9,7 @@ Reading order
     result_order     the order of rows
 
 Parts of both
-    pipeline_text    an operator, and the position in a source
+    pipeline_text    the position in a source
     snapshot_text    a snapshot of several streams
     subscriber_text  subscribers
     writer_text      the writer

@@ -8,10 +8,11 @@ from rich.markup import escape
 
 from dagster_ckpt.cli.far_times import values_of
 from dagster_ckpt.cli.output import amounts, writer_text
-from dagster_ckpt.cli.output.pipeline_text import inputs_of, lag_line, operator_line, source_line
+from dagster_ckpt.cli.output.pipeline_text import lag_line, source_line
 from dagster_ckpt.cli.output.text_layout import NOTHING, column, new_table, say, table_of
 from dagster_ckpt.history import Collected, EpochInfo, PinInfo, UpstreamInfo, Verification, WriterInfo
 from dagster_ckpt.history.damage.verification import Finding
+from dagster_ckpt.operators.explained.operator_text import inputs_of, operator_line
 from dagster_ckpt.protocol.epochs.lineage import ranges
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import (
@@ -24,6 +25,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     ShardTime,
 )
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER
+from dagster_ckpt.quantities import duration, span
 
 _ROWS = 50
 _SHARDS = 5
@@ -81,7 +83,7 @@ def epochs(stream: str, readable: Sequence[EpochInfo], pinned: Sequence[PinInfo]
             amounts.count(info.rows_in),
             amounts.count(info.rows_out),
             amounts.count(info.late_rows) if info.late_rows else NOTHING,
-            amounts.duration(info.epoch_ms),
+            duration(info.epoch_ms),
             amounts.count(info.state_rows),
             amounts.size(info.state_bytes),
             ", ".join(filter(None, (_standing(info), *(f"pinned as {_quoted(name)}" for name in names)))),
@@ -254,14 +256,14 @@ def _facts(
     if info.epoch:
         yield "rows", _rows(info.rows_in, info.rows_out, info.late_rows)
         slowest = manifest.slowest_shards[:_SHARDS]
-        yield "took", f"{amounts.duration(info.epoch_ms)}{', the slowest shards:' if slowest else ''}"
+        yield "took", f"{duration(info.epoch_ms)}{', the slowest shards:' if slowest else ''}"
         for each in slowest:
             of = f" of step {each.step}" if manifest.pipeline.before else ""
             yield f"  shard {each.shard}{of}", _shard(each)
         if manifest.checkpoint_interval_ms is not None:
-            yield "interval", amounts.duration(manifest.checkpoint_interval_ms)
+            yield "interval", duration(manifest.checkpoint_interval_ms)
         if info.merged_rows:
-            waited = f", intake waited {amounts.duration(info.stall_ms)}" if info.stall_ms else ""
+            waited = f", intake waited {duration(info.stall_ms)}" if info.stall_ms else ""
             yield "compaction", f"{amounts.count(info.merged_rows, 'row')} merged{waited}"
     if info.event_time is not None:
         yield "event time", f"{amounts.moment(info.event_time)} UTC"
@@ -276,9 +278,9 @@ def _facts(
 
 def _lag(info: EpochInfo, event_time: datetime, now: datetime) -> str:
     """How far the newest event time was behind at the commit, and is now."""
-    behind = [f"{amounts.span((info.committed_at - event_time) // _MICROSECOND)} at the commit"]
+    behind = [f"{span((info.committed_at - event_time) // _MICROSECOND)} at the commit"]
     if info.current:
-        behind.append(f"{amounts.span((now - event_time) // _MICROSECOND)} now")
+        behind.append(f"{span((now - event_time) // _MICROSECOND)} now")
     return ", ".join(behind)
 
 
@@ -289,7 +291,7 @@ def _rows(rows_in: int, rows_out: int, late_rows: int) -> str:
 
 def _shard(time: ShardTime) -> str:
     """How long a shard took, where, and for how many rows."""
-    return f"{amounts.duration(time.milliseconds)} on {escape(time.host)}, {amounts.count(time.rows_in, 'row')} in"
+    return f"{duration(time.milliseconds)} on {escape(time.host)}, {amounts.count(time.rows_in, 'row')} in"
 
 
 def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
@@ -326,7 +328,7 @@ def _steps(manifest: Manifest) -> Iterable[tuple[str, str]]:
         did = manifest.work_of(number)
         if did is not None:
             yield "  rows", _rows(did.rows_in, did.rows_out, did.late_rows)
-            yield "  took", amounts.duration(did.milliseconds)
+            yield "  took", duration(did.milliseconds)
         yield from _tables_of(number, step, manifest)
 
 

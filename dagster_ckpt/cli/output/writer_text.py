@@ -12,6 +12,7 @@ from dagster_ckpt.cli.request import Document
 from dagster_ckpt.history import WriterInfo
 from dagster_ckpt.history.info.writer_info import WriterStatus
 from dagster_ckpt.protocol.lease import EpochProgress, Life
+from dagster_ckpt.quantities import duration
 
 _LIVES = {
     Life.BEATING: "at work",
@@ -60,8 +61,8 @@ def in_words(writer: WriterInfo, now: datetime | None = None) -> str:
 
 def work_in_words(work: EpochProgress) -> str:
     """`epoch 42: 37 of 200 tasks done in 12 s`, and the slowest of the others."""
-    slowest = f"; slowest: {escape(work.slowest)}, {amounts.duration(work.slowest_ms)}" if work.slowest else ""
-    took = amounts.duration(work.elapsed_ms)
+    slowest = f"; slowest: {escape(work.slowest)}, {duration(work.slowest_ms)}" if work.slowest else ""
+    took = duration(work.elapsed_ms)
     return f"epoch {work.epoch}: {work.tasks_done:,} of {amounts.count(work.tasks, 'task')} done in {took}{slowest}"
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.cli.output.pipeline_text import operator_line
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
+from dagster_ckpt.operators.explained.operator_text import operator_line
 from tests.unit.delivery.delivering import Delivering
 from tests.unit.history.made_streams import departures
 

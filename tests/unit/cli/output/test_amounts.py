@@ -3,6 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dagster_ckpt.cli.output import amounts
+from dagster_ckpt.quantities import duration
 
 NOON = datetime(2013, 1, 5, 12, tzinfo=UTC)
 
@@ -25,7 +26,7 @@ NOON = datetime(2013, 1, 5, 12, tzinfo=UTC)
     ],
 )
 def test_a_duration_has_at_most_two_units(duration_ms: int, text: str) -> None:
-    assert amounts.duration(duration_ms) == text
+    assert duration(duration_ms) == text
 
 
 @pytest.mark.parametrize(

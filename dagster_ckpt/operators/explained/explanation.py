@@ -1,0 +1,235 @@
+"""What each step of a stream reads, keeps and emits, and what limits its state, before or after it has run."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dagster_ckpt.operators import process
+from dagster_ckpt.operators.aggregates import aggregate
+from dagster_ckpt.operators.explained import kept_groups, kept_joins, kept_rows
+from dagster_ckpt.operators.explained.kept import Bound, Kept, Limit, grows_with, updates
+from dagster_ckpt.operators.explained.kept_functions import of_process
+from dagster_ckpt.operators.explained.operator_text import inputs_of, operator_line
+from dagster_ckpt.operators.joins.interval import interval_join
+from dagster_ckpt.operators.joins.regular import regular_join
+from dagster_ckpt.operators.joins.window import window_join
+from dagster_ckpt.operators.one_group import OneGroup
+from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.registry import from_pipeline
+from dagster_ckpt.operators.renamed import Renamed
+from dagster_ckpt.operators.rows import append, changes_from, deduplicate, kept_table, mirror
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.rows.over import over
+from dagster_ckpt.operators.rows.top import top
+from dagster_ckpt.operators.sets import distinct, set_operation, union_all
+from dagster_ckpt.operators.shared.checks.updating_checks import ROW_KEY, UPDATING, WHERE
+from dagster_ckpt.operators.shared.late_rows import is_late_table
+from dagster_ckpt.operators.windows import session_aggregate, window_aggregate, window_of_table
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.manifest.manifest import DELIVERY, KEPT_TABLE, Pipeline
+from dagster_ckpt.quantities import span
+
+_KEPT: Mapping[str, Callable[[Any, str], Iterator[Kept]]] = {
+    aggregate.NAME: kept_groups.of_aggregate,
+    append.NAME: lambda _, __: iter(()),
+    changes_from.NAME: lambda operator, _: kept_rows.of_changes_from(operator),
+    DELIVERY: lambda _, __: iter(()),
+    deduplicate.NAME: kept_rows.of_deduplicate,
+    distinct.NAME: lambda operator, _: kept_rows.of_distinct(operator),
+    interval_join.NAME: lambda operator, _: kept_joins.of_interval_join(operator),
+    mirror.NAME: lambda operator, _: kept_rows.of_mirror(operator),
+    over.NAME: kept_rows.of_over,
+    process.NAME: lambda pipeline, _: of_process(pipeline),
+    regular_join.NAME: lambda operator, _: kept_joins.of_regular_join(operator),
+    session_aggregate.NAME: kept_groups.of_sessions,
+    set_operation.NAME: lambda operator, _: kept_rows.of_set_operation(operator),
+    union_all.NAME: lambda operator, _: kept_rows.of_union_all(operator),
+    top.NAME: kept_rows.of_top,
+    window_aggregate.NAME: kept_groups.of_windows,
+    window_join.NAME: lambda operator, _: kept_joins.of_window_join(operator),
+    window_of_table.NAME: kept_groups.of_windows_of_table,
+}
+"""The state tables of each operator, but those that any may have.
+
+The second argument is `key`, or empty where all rows are one group.
+"""
+_SAID_ELSEWHERE = (UPDATING, WHERE, ROW_KEY, "input_key", aggregate.ALWAYS)
+"""Parameters that an explanation has no need of in the operator's line."""
+_BY_SCHEMA = (regular_join.NAME, distinct.NAME, set_operation.NAME, union_all.NAME)
+"""Operators that take rows back where an input has a change type."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedInput:
+    """One input of a step.
+
+    `reads` is `step 0`, or the sources. `changes`: its rows are updated and deleted too. `work` is what Spark does with
+    them before the step, as far as that is a part of the state's meaning.
+    """
+
+    reads: str
+    changes: bool
+    work: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedStep:
+    """One step: what it does, reads and keeps. `appends`: no row that it emits changes or goes; None: it emits none.
+
+    Its watermark is `behind_us` microseconds behind the stream's.
+    """
+
+    number: int
+    operator: str
+    keys: tuple[str, ...]
+    inputs: tuple[ExplainedInput, ...]
+    keeps: tuple[Kept, ...]
+    appends: bool | None
+    behind_us: int = 0
+
+    @property
+    def lasting(self) -> tuple[Kept, ...]:
+        """The tables that may have rows between two epochs."""
+        return tuple(each for each in self.keeps if each.limit.bound is not Bound.EPOCH)
+
+    @property
+    def limit(self) -> Limit | None:
+        """The limit of the table that may grow most; None: it keeps nothing between two epochs."""
+        return _widest(self.keeps)
+
+    def lines(self, sizes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """What there is to say, each with a label, which is empty for more of the same.
+
+        `sizes` has how much is in each state table, where that is known.
+        """
+        label = "reads"
+        for each in self.inputs:
+            yield label, f"{each.reads}, which {'changes' if each.changes else 'appends'}"
+            if each.work:
+                yield "", each.work
+            label = ""
+        if self.keys:
+            yield "key", ", ".join(self.keys)
+        for kept in self.keeps:
+            if kept in self.lasting or kept.table in sizes:
+                yield "keeps", kept.rows
+                yield "bound", kept.limit.text
+            if kept.table in sizes:
+                yield "size", sizes[kept.table]
+        if not self.lasting:
+            yield "keeps", "nothing between epochs"
+        if self.behind_us:
+            yield "watermark", f"{span(self.behind_us)} behind the stream's"
+        if self.appends is not None:
+            yield "emits", f"rows that {'are never' if self.appends else 'may be'} taken back"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The steps of a stream in the order of its dataflow. `str()` is the text of all."""
+
+    steps: tuple[ExplainedStep, ...] = field(repr=False)
+
+    @property
+    def grows(self) -> bool:
+        """Whether some state grows for as long as there are new keys or rows."""
+        return any(step.limit is not None and step.limit.bound.grows for step in self.steps)
+
+    def __str__(self) -> str:
+        return "\n\n".join("\n".join(_text_of(step)) for step in self.steps)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+LABEL_CHARS = 12
+"""The width of a label and what separates it."""
+
+
+def explained(pipeline: Pipeline) -> Explanation:
+    """What the steps of a stream keep. Raises as `registry.from_pipeline` does."""
+    steps = pipeline.steps
+    return Explanation(tuple(_step(number, pipeline, steps) for number in range(len(steps))))
+
+
+def _text_of(step: ExplainedStep) -> Iterator[str]:
+    yield f"step {step.number}  {step.operator}"
+    for label, text in step.lines({}):
+        yield f"  {label.ljust(LABEL_CHARS)}{text}"
+
+
+def _step(number: int, stream: Pipeline, steps: Sequence[Pipeline]) -> ExplainedStep:
+    step = steps[number]
+    parameters = {name: value for name, value in step.parameters.items() if name not in _SAID_ELSEWHERE}
+    return ExplainedStep(
+        number=number,
+        operator=operator_line(step if step.operator == mirror.NAME else replace(step, parameters=parameters)),
+        keys=step.key_names,
+        inputs=tuple(
+            ExplainedInput(reads, _changes(step, place, steps), _work(step, place))
+            for place, reads in enumerate(inputs_of(step))
+        ),
+        keeps=_kept(step),
+        appends=None if step.delivers else step.appends,
+        behind_us=stream.behind_us(number),
+    )
+
+
+def _kept(step: Pipeline) -> tuple[Kept, ...]:
+    """What each state table of a step has, in the order of the tables."""
+    found = {each.table: each for each in [*_of_operator(step), *_late(step)]}
+    assert found.keys() == {spec.name for spec in step.tables}, f"a table of {step.operator} has no words"
+    return tuple(found[spec.name] for spec in step.tables)
+
+
+def _of_operator(step: Pipeline) -> Iterator[Kept]:
+    describe = _KEPT[step.operator]
+    if step.operator == process.NAME:
+        yield from describe(step, "")
+        return
+    operator: Operator | AppendOnly = from_pipeline(step)
+    table: kept_table.KeptTable | None = None
+    while isinstance(operator, OneGroup | Renamed | kept_table.KeptTable):
+        table = operator if isinstance(operator, kept_table.KeptTable) else table
+        operator = operator.inner
+    kept = list(describe(operator, "key" if step.keys else ""))
+    yield from kept
+    if table is not None:
+        by_inputs = Bound.INPUT if all(CHANGE_TYPE in each.schema.names for each in step.inputs) else Bound.ROWS
+        limit = _widest(kept)
+        yield kept_rows.of_table(table.rows, by_inputs if limit is None else limit.bound)
+
+
+def _widest(kept: Iterable[Kept]) -> Limit | None:
+    """The limit of the tables that may grow most; None: all are empty between two epochs."""
+    order = list(Bound)
+    lasting = [each for each in kept if each.limit.bound is not Bound.EPOCH]
+    # The table of a last step says no more than what it follows from.
+    limits = [each.limit for each in lasting if each.table != KEPT_TABLE or len(lasting) == 1]
+    return max(limits, key=lambda limit: order.index(limit.bound), default=None)
+
+
+def _late(step: Pipeline) -> Iterator[Kept]:
+    """The late rows that a step keeps, as any may."""
+    for spec in step.tables:
+        if is_late_table(spec.name):
+            yield Kept(spec.name, "the rows that came too late", grows_with("the late rows"))
+
+
+def _changes(step: Pipeline, place: int, steps: Sequence[Pipeline]) -> bool:
+    """Whether the rows of an input are updated and deleted."""
+    entry = step.inputs[place]
+    if entry.step is not None:
+        return not steps[entry.step].appends
+    if step.delivers:
+        return step.parameters["mode"] == "upsert"
+    return updates(step) or (step.operator in _BY_SCHEMA and CHANGE_TYPE in entry.schema.names)
+
+
+def _work(step: Pipeline, place: int) -> str:
+    """What Spark does with the rows of an input, or the condition on them."""
+    if step.inputs[place].work or step.operator == mirror.NAME:
+        return step.inputs[place].work
+    where: Any = step.parameters.get(WHERE)
+    condition = where[place] if isinstance(where, list) else where
+    return condition or ""

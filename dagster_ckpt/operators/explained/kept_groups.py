@@ -1,0 +1,185 @@
+"""The state of aggregates, with and without windows."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
+from dagster_ckpt.operators.aggregates.bag_table import BagTable
+from dagster_ckpt.operators.aggregates.best_values import BestValues
+from dagster_ckpt.operators.aggregates.counted_values import CountedValues
+from dagster_ckpt.operators.aggregates.distinct_table import DistinctTable
+from dagster_ckpt.operators.aggregates.side_tables import SideTable
+from dagster_ckpt.operators.explained.kept import (
+    NUMBER_OF_KEYS,
+    ONE_EPOCH,
+    ONE_ROW,
+    OPEN_WINDOWS,
+    Bound,
+    Kept,
+    Limit,
+    expiring,
+    for_each,
+    grows_with,
+    listed,
+    of_each,
+    of_now,
+)
+from dagster_ckpt.operators.shared.accumulators.accumulator import Accumulator
+from dagster_ckpt.operators.shared.accumulators.bags import BagResult, RowBag
+from dagster_ckpt.operators.shared.accumulators.bits import Bits
+from dagster_ckpt.operators.shared.accumulators.collected import FirstValues
+from dagster_ckpt.operators.shared.accumulators.counts import LastTime, PairCount, RowCount, TrueCount, ValueCount
+from dagster_ckpt.operators.shared.accumulators.distinct import DistinctValues, NewAndGoneValues, NewValues
+from dagster_ckpt.operators.shared.accumulators.distinct_totals import OfNewValues
+from dagster_ckpt.operators.shared.accumulators.edge_rows import EdgeRow
+from dagster_ckpt.operators.shared.accumulators.edges import Edge
+from dagster_ckpt.operators.shared.accumulators.exact_sums import ExactSum
+from dagster_ckpt.operators.shared.accumulators.extremes import Extreme
+from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState
+from dagster_ckpt.operators.shared.accumulators.moments import Moments
+from dagster_ckpt.operators.shared.accumulators.settled import BestValue
+from dagster_ckpt.operators.shared.accumulators.sketches import DistinctSketch, QuantileSketch
+from dagster_ckpt.operators.shared.accumulators.sums import DecimalSum, FloatSum, IntegerSum, WideSum
+from dagster_ckpt.operators.shared.time_to_live import EXPIRIES
+from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
+from dagster_ckpt.operators.windows.session_state import OPEN
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
+from dagster_ckpt.operators.windows.window_of_table import STARTS, WindowOfTable
+from dagster_ckpt.operators.windows.windowed_state import ENDS, WINDOWS
+
+_COUNTS, _SUMS = "counts", "sums"
+_WORDS: Mapping[type[Accumulator], str] = {
+    BagResult: "results over the values beside it",
+    BestValue: "the first or last of the values beside it",
+    Bits: "bits",
+    DecimalSum: _SUMS,
+    DistinctSketch: "a sketch of the distinct values",
+    Edge: "the first or last value",
+    EdgeRow: "the first or last row",
+    ExactSum: _SUMS,
+    Extreme: "the least or greatest value",
+    FloatSum: _SUMS,
+    IntegerSum: _SUMS,
+    LastTime: "the newest event time",
+    Moments: "means and squared deviations",
+    NewAndGoneValues: _COUNTS,
+    NewValues: _COUNTS,
+    PairCount: _COUNTS,
+    QuantileSketch: "a sketch of the values",
+    RowCount: _COUNTS,
+    TrueCount: _COUNTS,
+    ValueCount: _COUNTS,
+    WideSum: _SUMS,
+}
+"""What an accumulator keeps in the row of its group, in a number of bytes that does not grow with the rows."""
+
+
+def of_aggregate(operator: RunningAggregate, of: str) -> Iterator[Kept]:
+    """The tables of a running aggregate. `of` is what it has a row for, `key`; empty where all rows are one group."""
+    ttl, updating = operator.ttl, operator.updating
+    if ttl is not None:
+        limit = expiring(ttl.expire_after_us)
+    elif not of:
+        limit = ONE_ROW
+    else:
+        limit = of_now("keys that have rows") if updating else NUMBER_OF_KEYS
+    yield _group(GROUPS, operator.grouped, of, limit)
+    if ttl is not None:
+        yield Kept(EXPIRIES, f"the time to look{for_each(of)} whether it has expired", limit)
+    for side in operator.sides:
+        yield from _beside(side, of, updating=updating)
+
+
+def of_windows(operator: WindowAggregate, of: str) -> Iterator[Kept]:
+    """The tables of tumbling and hopping windows over rows that are only added."""
+    grouped = operator.windowed.grouped
+    if operator.options.early:
+        yield _group(WINDOWS, grouped, _and(of, "window"), _without_end("windows", of))
+    else:
+        yield _group(WINDOWS, grouped, _and(of, "open window"), OPEN_WINDOWS)
+        yield Kept(ENDS, "the ends of these windows", OPEN_WINDOWS)
+
+
+def of_sessions(operator: SessionAggregate, of: str) -> Iterator[Kept]:
+    """The tables of sessions."""
+    grouped = operator.windowed.grouped
+    open_ = Limit(Bound.WATERMARK, "sessions whose end the watermark has not passed")
+    if operator.options.early:
+        yield _group(WINDOWS, grouped, _and(of, "session"), _without_end("sessions", of))
+        yield Kept(OPEN, "the bounds of open sessions", open_)
+    else:
+        yield _group(WINDOWS, grouped, _and(of, "open session"), open_)
+        yield Kept(ENDS, "the ends of these sessions", open_)
+
+
+def of_windows_of_table(operator: WindowOfTable, of: str) -> Iterator[Kept]:
+    """The tables of windows over rows that come and go: those of an aggregate by key and window."""
+    groups, early = operator.groups, operator.options.early
+    for kept in of_aggregate(groups, _and(of, "window" if early else "open window")):
+        if kept.limit.bound is Bound.EPOCH or (early and kept.table != GROUPS):
+            yield kept
+        elif not early:
+            yield replace(kept, limit=OPEN_WINDOWS)
+        else:
+            now = of_now("windows that have rows") if groups.updating else _without_end("windows", of)
+            yield replace(kept, limit=now)
+    if not early:
+        yield Kept(STARTS, "the starts of these windows", OPEN_WINDOWS)
+
+
+def _group(table: str, grouped: GroupedState, of: str, limit: Limit) -> Kept:
+    """The table with a row for each group."""
+    kept = [one for one in grouped.accumulators if one != LastTime(None)]  # which is null
+    if any(_grows_within(one) for one in kept):
+        limit = replace(limit, text=f"{limit.text}; a row grows with its values")
+    return Kept(table, f"one row{for_each(of)}: {listed(list(dict.fromkeys(map(_word, kept))))}", limit)
+
+
+def _grows_within(accumulator: Accumulator) -> bool:
+    """Whether what it keeps in the row of a group grows with the rows of the group."""
+    return isinstance(accumulator, DistinctValues) or (isinstance(accumulator, RowBag) and accumulator.limit is None)
+
+
+def _word(accumulator: Accumulator) -> str:
+    """What an accumulator keeps in the row of its group."""
+    match accumulator:
+        case OfNewValues():
+            return _word(accumulator.inner)
+        case FirstValues():
+            return f"the first {accumulator.limit} values of {accumulator.column}"
+        case RowBag(limit=None):
+            return f"all values of {', '.join(accumulator.columns)}"
+        case RowBag():
+            return f"the first {accumulator.limit} rows"
+        case DistinctValues():
+            return f"all distinct values of {accumulator.column}"
+        case _:
+            return _WORDS[type(accumulator)]
+
+
+def _beside(side: SideTable, of: str, *, updating: bool) -> Iterable[Kept]:
+    """The tables beside the row of a group."""
+    limit = of_now("values that the input has") if updating else grows_with("the distinct values")
+    match side:
+        case DistinctTable():
+            return [Kept(side.spec.name, f"the distinct values of {side.count.column}{of_each(of)}", limit)]
+        case CountedValues():
+            what = f"the distinct values of {side.count.column}{of_each(of)}, with their counts"
+            return [Kept(side.spec.name, what, limit)]
+        case BestValues():
+            columns, arrived, spec = side.best.columns, side.arrived.spec, side.values.spec
+            more = " and order: when the first is taken back, the next one is known"
+        case BagTable():
+            columns, arrived, spec, more = side.results[0].columns, side.arrived.spec, side.spec, ""
+        case _:
+            raise AssertionError(f"no words for a {type(side).__name__}")
+    values = f"the distinct values of {', '.join(dict.fromkeys(columns))}{of_each(of)}, with their counts{more}"
+    return [Kept(arrived.name, "the values that came and went", ONE_EPOCH), Kept(spec.name, values, limit)]
+
+
+def _and(of: str, window: str) -> str:
+    return f"{of} and {window}" if of else window
+
+
+def _without_end(what: str, of: str) -> Limit:
+    return grows_with(f"the keys and their {what}" if of else f"the {what}")
