@@ -79,6 +79,27 @@ def show(request: Request, stream: str, epoch: int | None, as_of: datetime | Non
 @click.argument("stream")
 @at_epoch
 @as_of_time
+@asked
+def explain(request: Request, stream: str, epoch: int | None, as_of: datetime | None) -> None:
+    """Explain what STREAM keeps, step by step.
+
+    What each step reads and whether that only appends, what it keeps, what bounds that, how much there is of it, and
+    how the watermark stands, which lets state go.
+    """
+    from dagster_ckpt.cli.output import documents, explanation_text
+    from dagster_ckpt.operators.explained.explanation import explained
+
+    at_one_epoch(epoch, as_of)
+    history = request.store.stream(stream)
+    info = history.info(epoch, as_of)
+    manifest = history.manifest(info.epoch)
+    request.show(explanation_text.listed, documents.explain, info, manifest, explained(manifest.pipeline))
+
+
+@click.command()
+@click.argument("stream")
+@at_epoch
+@as_of_time
 @only_columns
 @at_most
 @asked
@@ -263,4 +284,4 @@ def snapshot(
     request.show(snapshot_text.listed, snapshot_text.documented, consistency, chosen)
 
 
-COMMANDS = (streams, epochs, show, read, get, changes, verify, pins, subscribers, snapshot)
+COMMANDS = (streams, epochs, show, explain, read, get, changes, verify, pins, subscribers, snapshot)

@@ -9,6 +9,7 @@ Reading order
     result_order     the order of rows
 
 Parts of both
+    explanation_text what the steps of a stream keep
     pipeline_text    the position in a source
     snapshot_text    a snapshot of several streams
     subscriber_text  subscribers

@@ -9,7 +9,10 @@ from dagster_ckpt.cli.far_times import rows_of
 from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.cli.request import Document
 from dagster_ckpt.history import Collected, EpochInfo, PinInfo, UpstreamInfo, Verification, WriterInfo
+from dagster_ckpt.operators.explained.explanation import Explanation
+from dagster_ckpt.operators.explained.kept import Kept
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition, StateTableSpec
+from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of
 
 
 def streams(store: str, newest: Sequence[tuple[EpochInfo, WriterInfo]]) -> Document:
@@ -83,6 +86,29 @@ def show(
         "sinks": [asdict(mark) for mark in manifest.sinks],
         "upstreams": [asdict(upstream) for upstream in upstreams],
         **_writer(writer),
+    }
+
+
+def explain(info: EpochInfo, manifest: Manifest, explanation: Explanation) -> Document:
+    """What each step of a stream reads, keeps and emits; `share` is that of the bytes of all state, from 0 to 1.
+
+    `bound` is one of `operators.explained.kept.Bound`, and `limit` the same in words.
+    """
+    whole = bytes_of(manifest.runs)
+    return {
+        **_info(info),
+        "steps": [
+            {
+                "step": step.number,
+                "operator": step.operator,
+                "keys": list(step.keys),
+                "inputs": [asdict(each) for each in step.inputs],
+                "appends": step.appends,
+                "watermark_behind_us": step.behind_us,
+                "state": [_kept(kept, step.number, manifest, whole) for kept in step.keeps],
+            }
+            for step in explanation.steps
+        ],
     }
 
 
@@ -184,6 +210,21 @@ def _state(spec: StateTableSpec, manifest: Manifest) -> Document:
         "rows": sum(run.rows for run in runs),
         "tombstones": sum(run.tombstones for run in runs),
         "bytes": sum(run.bytes for run in runs),
+    }
+
+
+def _kept(kept: Kept, step: int, manifest: Manifest, whole: int) -> Document:
+    name = manifest.pipeline.stored(step, kept.table)
+    runs = {run.name: run for shard in manifest.runs.get(name, ()) for run in shard}.values()
+    size = sum(run.bytes for run in runs)
+    return {
+        "table": name,
+        "keeps": kept.rows,
+        "bound": kept.limit.bound,
+        "limit": kept.limit.text,
+        "rows": sum(run.rows for run in runs),
+        "bytes": size,
+        "share": size / whole if whole else 0.0,
     }
 
 

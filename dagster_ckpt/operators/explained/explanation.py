@@ -23,7 +23,7 @@ from dagster_ckpt.operators.rows.over import over
 from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets import distinct, set_operation, union_all
 from dagster_ckpt.operators.shared.checks.updating_checks import ROW_KEY, UPDATING, WHERE
-from dagster_ckpt.operators.shared.late_rows import is_late_table
+from dagster_ckpt.operators.shared.late_rows import late_table
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate, window_of_table
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, KEPT_TABLE, Pipeline
@@ -57,6 +57,8 @@ _SAID_ELSEWHERE = (UPDATING, WHERE, ROW_KEY, "input_key", aggregate.ALWAYS)
 """Parameters that an explanation has no need of in the operator's line."""
 _BY_SCHEMA = (regular_join.NAME, distinct.NAME, set_operation.NAME, union_all.NAME)
 """Operators that take rows back where an input has a change type."""
+
+_SIDES = ("left", "right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +213,11 @@ def _widest(kept: Iterable[Kept]) -> Limit | None:
 
 def _late(step: Pipeline) -> Iterator[Kept]:
     """The late rows that a step keeps, as any may."""
-    for spec in step.tables:
-        if is_late_table(spec.name):
-            yield Kept(spec.name, "the rows that came too late", grows_with("the late rows"))
+    there = {spec.name for spec in step.tables}
+    for number in range(len(step.inputs)):
+        if late_table(number) in there:
+            of = f" of the {_SIDES[number]} input" if len(step.inputs) > 1 else ""
+            yield Kept(late_table(number), f"the rows{of} that came too late", grows_with("the late rows"))
 
 
 def _changes(step: Pipeline, place: int, steps: Sequence[Pipeline]) -> bool:
