@@ -18,7 +18,7 @@ from dagster_ckpt.integration.recovery.crash_loop_check import result_as_before
 from dagster_ckpt.integration.recovery.live_check import LiveFacts, LiveState
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.integration.step.epoch_metadata import data_version
-from dagster_ckpt.integration.step.table_metadata import Place, column_schema
+from dagster_ckpt.integration.step.table_metadata import COLUMN_SCHEMA, TableMetadata, column_schema
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT
@@ -95,7 +95,7 @@ def live_run(
 
 
 def result_beside(
-    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, live: LiveRun, place: Place
+    instance: dg.DagsterInstance, key: dg.AssetKey, stream: str, live: LiveRun, table: TableMetadata
 ) -> dg.MaterializeResult[Any]:
     """The stream's newest epoch, without what happened since the last event: the live run reports that.
 
@@ -118,8 +118,8 @@ def result_beside(
             "live_run": dg.MetadataValue.dagster_run(live.run_id),
             "epoch": dg.MetadataValue.int(live.manifest.epoch),
             **({} if rows is None else {"dagster/row_count": dg.MetadataValue.int(rows)}),
-            **place.metadata(),
-            "dagster/column_schema": column_schema(live.manifest.pipeline),
+            **table.place.metadata(),
+            COLUMN_SCHEMA: column_schema(live.manifest.pipeline, table.descriptions),
         },
         data_version=dg.DataVersion(data_version(stream, live.manifest)),
         check_results=[result_as_before(instance, key, live.manifest.epoch), live_check.result(key, facts)],

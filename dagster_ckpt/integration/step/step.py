@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -57,7 +57,7 @@ from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop, goes_on
 from dagster_ckpt.integration.step.selection import mode_of_run, streams_in_run, works_in_a_child
 from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, final_result, refresh_ms_of
-from dagster_ckpt.integration.step.table_metadata import TableMetadata
+from dagster_ckpt.integration.step.table_metadata import TableMetadata, descriptions_of
 from dagster_ckpt.integration.step.workload import Workload, delivery_work, place_of
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
@@ -248,8 +248,13 @@ def _left_to(live: LiveRun, step: StreamStep) -> dg.MaterializeResult[Any]:
         "run config). stream=%s"
     )
     step.context.log.info(text, live, step.stream_name)
-    place = place_of(step, step.streaming.delivery)
-    return result_beside(step.context.instance, step.key, step.stream_name, live, place)
+    return result_beside(step.context.instance, step.key, step.stream_name, live, _table(step))
+
+
+def _table(step: StreamStep) -> TableMetadata:
+    """What is known of the step's table before it is opened."""
+    descriptions = descriptions_of(step.context.assets_def, step.key)
+    return TableMetadata(place_of(step, step.streaming.delivery), descriptions=descriptions)
 
 
 def _workload(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Workload:
@@ -298,7 +303,7 @@ def _work(
     step: StreamStep, workload: Workload, inputs: Metadata, on_open: Callable[[], None]
 ) -> dg.MaterializeResult[Any]:
     context = step.context
-    table = TableMetadata(place_of(step, step.streaming.delivery), workload.upstream_keys, workload.work, inputs)
+    table = replace(_table(step), upstreams=workload.upstream_keys, work=workload.work, inputs=inputs)
     recoveries = Recoveries.of_stream(context.instance, step.stream_name, step.clock)
     event_log = EventLog(
         step.key,

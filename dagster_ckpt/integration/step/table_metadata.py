@@ -1,6 +1,6 @@
 """A stream's table as Dagster metadata: its columns and where it is stored, under the labels that Dagster knows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -12,6 +12,7 @@ from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 
+COLUMN_SCHEMA = "dagster/column_schema"
 PRIMARY_KEY = "primary key"
 """The constraint of a key column. Of several such columns, the values together are unique."""
 
@@ -42,12 +43,14 @@ class TableMetadata:
     `place` is the folder of the stream in its store, or the table that a delivery writes. `upstreams` has for each
     input of the stream the asset whose table it reads, None for any other input, and `work` what Spark does with the
     rows before each input of each step. `inputs` are the data versions of the ordinary assets that the stream joins.
+    `descriptions` are those of columns, by their names.
     """
 
     place: Place = Place()
     upstreams: tuple[dg.AssetKey | None, ...] = ()
     work: tuple[tuple[Work, ...], ...] = ()
     inputs: Metadata = field(default_factory=dict)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
 
     def of_event(self, manifest: Manifest) -> Metadata:
         """The metadata of an event while the stream runs."""
@@ -57,7 +60,7 @@ class TableMetadata:
     def of_result(self, manifest: Manifest) -> Metadata:
         """The metadata of the step's result."""
         pipeline = manifest.pipeline
-        return {"dagster/column_schema": column_schema(pipeline), **self._lineage(pipeline), **self._place()}
+        return {COLUMN_SCHEMA: column_schema(pipeline, self.descriptions), **self._lineage(pipeline), **self._place()}
 
     def _lineage(self, pipeline: Pipeline) -> Metadata:
         """Where the columns come from, as far as they come from other streams."""
@@ -83,7 +86,15 @@ COLUMNS_ALONE = TableMetadata()
 """Of a table whose place is unknown."""
 
 
-def column_schema(pipeline: Pipeline) -> dg.TableSchemaMetadataValue:
+def descriptions_of(assets: dg.AssetsDefinition, key: dg.AssetKey) -> dict[str, str]:
+    """The descriptions of columns that an asset's definition has. Events have them too: they replace its columns."""
+    declared = assets.metadata_by_key.get(key, {}).get(COLUMN_SCHEMA)
+    schema = declared.schema if isinstance(declared, dg.TableSchemaMetadataValue) else declared
+    columns = schema.columns if isinstance(schema, dg.TableSchema) else []
+    return {column.name: column.description for column in columns if column.description is not None}
+
+
+def column_schema(pipeline: Pipeline, descriptions: Mapping[str, str] | None = None) -> dg.TableSchemaMetadataValue:
     """The columns of the stream's table, with Spark SQL's names of their types, and the columns of its key marked."""
     keys: tuple[str, ...] = ()
     if pipeline.delivers:
@@ -94,6 +105,7 @@ def column_schema(pipeline: Pipeline) -> dg.TableSchemaMetadataValue:
         dg.TableColumn(
             each.name,
             each.dataType.simpleString(),
+            (descriptions or {}).get(each.name),
             constraints=dg.TableColumnConstraints(
                 nullable=each.nullable,
                 unique=keys == (each.name,),

@@ -14,7 +14,7 @@ from dagster_ckpt.integration.recovery.crash_loop_check import CHECK, evaluation
 from dagster_ckpt.integration.recovery.decision import GaveUp
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run, result_beside
-from dagster_ckpt.integration.step.table_metadata import Place, column_schema
+from dagster_ckpt.integration.step.table_metadata import Place, TableMetadata, column_schema
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner, Statistics
 from dagster_ckpt.storage.leases.process_identity import this_process
@@ -147,7 +147,9 @@ def test_what_cannot_be_read_is_left_to_the_opening(error: Exception) -> None:
 
 def the_result(instance: dg.DagsterInstance) -> dg.MaterializeResult[Any]:
     manifest = a_manifest(epoch=Epoch(7), version=Version(7), statistics=Statistics(table_rows=105))
-    return result_beside(instance, KEY, "delays", LiveRun(HOLDER, manifest), Place("file:///store/delays"))
+    return result_beside(
+        instance, KEY, "delays", LiveRun(HOLDER, manifest), TableMetadata(Place("file:///store/delays"))
+    )
 
 
 def test_the_result_names_epoch_and_run_and_repeats_no_figure_of_the_epoch() -> None:

@@ -5,7 +5,13 @@ from dataclasses import replace
 import dagster as dg
 import pyarrow as pa
 
-from dagster_ckpt.integration.step.table_metadata import COLUMNS_MAX, Place, TableMetadata, column_schema
+from dagster_ckpt.integration.step.table_metadata import (
+    COLUMNS_MAX,
+    Place,
+    TableMetadata,
+    column_schema,
+    descriptions_of,
+)
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, StateTableSpec
 from tests.worlds.manifests import PIPELINE, a_manifest
@@ -44,6 +50,23 @@ def test_a_key_of_one_column_is_unique_and_an_append_only_table_has_no_key() -> 
     assert (carrier.constraints.unique, delay.constraints.unique) == (True, False)
     appends = replace(PIPELINE, operator="append", keys=(), tables=(), appends=True)
     assert [column.constraints for column in column_schema(appends).schema.columns] == [dg.TableColumnConstraints()] * 2
+
+
+def test_descriptions_of_columns_are_on_events_too() -> None:
+    columns = [dg.TableColumn("carrier", description="Who flies."), dg.TableColumn("other")]
+
+    @dg.asset(metadata={"dagster/column_schema": dg.TableSchema(columns)})
+    def delays() -> None: ...
+
+    descriptions = descriptions_of(delays, delays.key)
+    assert descriptions == {"carrier": "Who flies."}
+    [schema] = [
+        each
+        for each in TableMetadata(descriptions=descriptions).of_event(a_manifest()).values()
+        if isinstance(each, dg.TableSchemaMetadataValue)
+    ]
+    assert [column.description for column in schema.schema.columns] == ["Who flies.", None]
+    assert descriptions_of(delays, dg.AssetKey("other")) == {}
 
 
 def test_the_schema_of_a_wide_table_is_on_the_result_of_the_step_alone() -> None:
