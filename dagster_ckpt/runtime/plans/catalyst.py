@@ -6,7 +6,7 @@ breaks one module and its test.
 
 # ruff: noqa: SLF001  (there is no public way to Spark's planner)
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -108,27 +108,33 @@ class Catalyst:
         return plan
 
     def of_sql(self, text: str) -> Node:
-        """The resolved plan of a query. Subqueries may stream. Raises Spark's errors about the text."""
-        plan = self._state.analyzer().execute(self._state.sqlParser().parsePlan(text))
-        self._check(plan)
-        return plan
+        """The resolved plan of a query. Raises Spark's errors about the text.
 
-    def _check(self, plan: Node) -> None:
-        """Raise Spark's error about a resolved plan, but for its rule that subqueries do not stream."""
+        Subqueries may stream, which Spark's check refuses: the query is then checked over views that do not.
+        """
+        plan = self._resolved(self._own, text)
         try:
             self._state.analyzer().checkAnalysis(plan)
         except AnalysisException as error:
             if error.getCondition() != _STREAMS_IN_SUBQUERY:
                 raise
-        else:
-            return
-        plan = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE(True, False).apply(plan)
-        children, subqueries = list(each_of(plan.children())), list(each_of(plan.subqueries()))
-        for each in (*children, *subqueries):
-            self._check(each)
-        if not subqueries:  # what is below was checked: the node on rows of any origin
-            empty = [self.logical.LocalRelation(each.output(), self._nil, False, self._none) for each in children]
-            self._state.analyzer().checkAnalysis(self.on(plan, *empty))
+            session = self._without_streams()
+            session.sessionState().analyzer().checkAnalysis(self._resolved(session, text))
+        return plan
+
+    def _without_streams(self) -> Any:
+        """A session with the settings, functions and views of this one, but a view that streams has no rows."""
+        session = self._own.cloneSession()
+        for view in each_of(self._state.catalog().listLocalTempViews("*")):
+            frame = self._own.table(view.table())
+            if frame.isStreaming():
+                self._empty(session, frame, streams=False).createOrReplaceTempView(view.table())
+        return session
+
+    @staticmethod
+    def _resolved(session: Any, text: str) -> Node:
+        state = session.sessionState()
+        return state.analyzer().execute(state.sqlParser().parsePlan(text))
 
     def rewritten(self, plan: Node) -> Node:
         """The plan as Spark's optimizer rewrites it, as far as that is algebra."""
@@ -186,9 +192,13 @@ class Catalyst:
     def stand_in(self, frame: DataFrame) -> tuple[DataFrame, int]:
         """A DataFrame of these columns without a row, which streams; and the number by which `number_of` knows it."""
         internal: Any = frame
+        made = self._empty(self._own, internal._jdf, streams=True)
+        return DataFrame(made, self.session), int(made.logicalPlan().rdd().id())
+
+    def _empty(self, session: Any, frame: Any, *, streams: bool) -> Any:
+        """A DataFrame in the JVM, with the columns of another and without a row."""
         rows = self.session.sparkContext._jsc.emptyRDD().rdd()
-        made = self._own.internalCreateDataFrame(rows, internal._jdf.schema().asNullable(), True)
-        return DataFrame(made, self.session), int(rows.id())
+        return session.internalCreateDataFrame(rows, frame.schema().asNullable(), streams)
 
     def number_of(self, node: Node) -> int | None:
         """The number of the stand-in whose rows the node has; None: it is another node."""
