@@ -146,7 +146,7 @@ $(RELEASE)/.set-up: $(READY) pyproject.toml constraints.txt
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[bench,browser,deltalake,demo,deploy,dev,dg,docs,iceberg,kafka,postgres,release,s3,sketches,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[bench,browser,deltalake,demo,deploy,dev,dg,docs,iceberg,kafka,postgres,release,s3,sketches,sql,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made

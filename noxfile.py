@@ -35,7 +35,7 @@ print(json.dumps({"python": platform.python_version(), "dagster": version("dagst
 JAVA = r"""
 "$JAVA_HOME/bin/java" -version 2>&1 | sed -n 's/.* version "\(.*\)".*/\1/p'
 """
-EXTRAS = ".[demo,dev,s3,sketches]"
+EXTRAS = ".[demo,dev,s3,sketches,sql]"
 REPORTS = Path(".work/tests")
 
 

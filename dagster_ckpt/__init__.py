@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from dagster_ckpt.integration.checks.epoch_checks import epoch_checks as epoch_checks
     from dagster_ckpt.integration.component.delivery_component import DeliveryComponent as DeliveryComponent
     from dagster_ckpt.integration.component.streaming_component import StreamingComponent as StreamingComponent
+    from dagster_ckpt.integration.component.streaming_sql_component import (
+        StreamingSqlComponent as StreamingSqlComponent,
+    )
     from dagster_ckpt.integration.declared.recovery_policy import Recovery as Recovery
     from dagster_ckpt.integration.declared.resources import (
         CheckpointCoordinatorResource as CheckpointCoordinatorResource,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.integration.reading.io_manager import EpochIOManager as EpochIOManager
     from dagster_ckpt.integration.reading.late_rows_asset import late_rows as late_rows
     from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor as build_recovery_sensor
+    from dagster_ckpt.integration.sql.streaming_sql import streaming_sql as streaming_sql
     from dagster_ckpt.operators import agg as agg
     from dagster_ckpt.operators import over as over
     from dagster_ckpt.operators.process import KeyedState as KeyedState
@@ -100,6 +104,7 @@ _HOMES = {
     "Stream": "dagster_ckpt.runtime.declared.stream",
     "StreamHistory": "dagster_ckpt.history",
     "StreamingComponent": "dagster_ckpt.integration.component.streaming_component",
+    "StreamingSqlComponent": "dagster_ckpt.integration.component.streaming_sql_component",
     "ValueState": "dagster_ckpt.operators.process",
     "agg": "dagster_ckpt.operators",
     "build_recovery_sensor": "dagster_ckpt.integration.recovery.sensor",
@@ -114,6 +119,7 @@ _HOMES = {
     "session": "dagster_ckpt.operators.shared.window_kinds",
     "source": "dagster_ckpt.runtime.declared.declared_sources",
     "streaming_asset": "dagster_ckpt.integration.asset",
+    "streaming_sql": "dagster_ckpt.integration.sql.streaming_sql",
     "tumbling": "dagster_ckpt.operators.shared.window_kinds",
 }
 

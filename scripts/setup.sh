@@ -100,7 +100,7 @@ venv_works || make_venv
 say "Installing Python packages (a few minutes if pip has none in its cache)"
 # use-pep517: an old pip would build PySpark in a way that newer ones have given up.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 \
-    --constraint constraints.txt --editable ".[${EXTRAS:-demo,dev,dg,docs,s3,sketches}]"
+    --constraint constraints.txt --editable ".[${EXTRAS:-demo,dev,dg,docs,s3,sketches,sql}]"
 
 # Spark is started many times by the demo and the tests: from an archive of its classes it starts in two thirds of its time.
 # The benchmarks measure Spark as it is without.

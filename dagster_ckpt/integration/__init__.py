@@ -4,6 +4,7 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
 
     asset             `@streaming_asset`
     deliver           `deliver`: a stream exactly once into another system
+    sql/              `streaming_sql`: streams in SQL
     asset_options     what it takes, and what it refuses
     step_asset        the asset that runs a step: op, signature and checks
     streaming_assets  the asset's definition, with defaults for its resources
@@ -13,7 +14,7 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     recovery/         which run must be started again, and when
     reading/          epochs as inputs of ordinary assets
     checks/           checks of a stream's table, while it runs
-    component/        `StreamingComponent` and `DeliveryComponent`: streams and deliveries in YAML
+    component/        `StreamingComponent`, `StreamingSqlComponent` and `DeliveryComponent`: for projects of `dg`
     dagster_dev       the `dagster dev` that a process belongs to
     dagster_names     names that Dagster sees
 """

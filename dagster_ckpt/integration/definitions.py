@@ -1,6 +1,7 @@
 """Everything a code location needs to run streams, in one call."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import dagster as dg
 
@@ -12,16 +13,19 @@ from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorRes
 from dagster_ckpt.integration.declared.stream_jobs import require_streaming
 from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
 from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor, sensor_name_of
+from dagster_ckpt.integration.sql.streaming_sql import Source, streaming_sql
 from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
 
 
 def build_streaming_definitions(
-    assets: Sequence[dg.AssetsDefinition],
+    assets: Sequence[dg.AssetsDefinition] = (),
     checkpoints: CheckpointCoordinatorResource | None = None,
     state: LsmStateBackendResource | None = None,
     spark: object | None = None,
     name: str | None = None,
     checks: Sequence[dg.AssetChecksDefinition | EpochChecks] = (),
+    sql: str | Path | None = None,
+    sources: Mapping[str, Source] | None = None,
 ) -> dg.Definitions:
     """The assets with checks and sources, a job for each, the recovery sensor and the resources under the right keys.
 
@@ -41,9 +45,16 @@ def build_streaming_definitions(
     `checks` are asset checks of these streams, and `epoch_checks(...)` of them. They run in a job for each stream, here
     after every 10 epochs, without touching the stream; those of an available_now stream run at the end of its runs.
 
+    `sql` is a folder of `.sql` files, whose tables are assets too, beside `assets`, which they may read. `sources` are
+    what they read by these names: see `streaming_sql`, which also takes options.
+
     Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset, for two with one key, for a check
     of another asset, and for a store that Spark's workers cannot reach.
     """
+    if sql is not None:
+        assets = [*assets, *streaming_sql(sql, sources=sources, assets=assets)]
+    elif sources:
+        raise InvalidPipelineError(f"sources are for streams in SQL: give sql too. sources={sorted(sources)}")
     assets = _with_distinct_ops(assets)
     checking = check_definitions(assets, checks, name)
     if checkpoints is not None:
@@ -56,9 +67,9 @@ def build_streaming_definitions(
         assets = [_with_uri(asset, checkpoints) for asset in assets]
     given = {"checkpoints": checkpoints, "state": state, "spark": spark, IO_MANAGER_KEY: epochs_of_checkpoints}
     # Equal specs of several streams are one asset to Dagster; it refuses different ones with the same key.
-    sources = [spec for asset in assets for spec in require_streaming(asset).options.sources]
+    specs = [spec for asset in assets for spec in require_streaming(asset).options.sources]
     return dg.Definitions(
-        assets=[*assets, *sources],
+        assets=[*assets, *specs],
         asset_checks=checking.checks,
         sensors=[build_recovery_sensor(assets, name=name, sensor_name=sensor_name), *checking.sensors],
         schedules=checking.schedules,

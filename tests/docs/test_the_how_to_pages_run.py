@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = {
     str(page.relative_to(ROOT / "docs")): page.read_text()
     for page in [*ROOT.glob("docs/install.md"), *sorted((ROOT / "docs/how-to").rglob("*.md"))]
-    if page.name != "test.md"  # its example starts Spark: tests/docs/test_what_the_pages_show_runs.py
+    # Their examples start Spark: tests/docs/test_what_the_pages_show_runs.py, and test_the_page_on_sql_loads.py
+    if page.name not in {"test.md", "sql.md"}
 }
 WITH_PYTHON = [name for name, page in PAGES.items() if shop_store.python_of(page)]
 WITHOUT_STREAMS = {"clusters", "stores"}

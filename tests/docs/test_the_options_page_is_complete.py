@@ -1,6 +1,7 @@
 """`docs/reference/options.md` has every option, with the type and the default that the code has."""
 
 import ast
+import dataclasses
 import inspect
 import re
 import textwrap
@@ -29,6 +30,7 @@ from dagster_ckpt import (
     register_spark_reader,
     session,
     streaming_asset,
+    streaming_sql,
     tumbling,
 )
 from dagster_ckpt.destinations import DeltaLake, Iceberg, Kafka, ParquetFolder, Postgres
@@ -37,6 +39,8 @@ from dagster_ckpt.integration.asset_options import REFUSED
 from dagster_ckpt.integration.declared import parameters
 from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
 from dagster_ckpt.integration.reading import aligned_inputs
+from dagster_ckpt.integration.sql import properties
+from dagster_ckpt.integration.sql.streaming_sql import SharedOptions
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark import batch_source
 from dagster_ckpt.storage.stores.s3_options import OPTIONS
@@ -49,6 +53,7 @@ Option = tuple[str, str, str]
 NOT_THE_USERS = {"self", "clock"}
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "streaming_asset": get_overloads(streaming_asset)[-1],
+    "streaming_sql": streaming_sql,
     "deliver": deliver,
     "build_streaming_definitions": build_streaming_definitions,
     "build_recovery_sensor": build_recovery_sensor,
@@ -186,7 +191,11 @@ def test_every_function_with_options_has_a_table() -> None:
     without = {"CheckpointCoordinator", "CheckpointStore", "CoordinatorOptions", "EpochIOManager", "KeyedState"}
     without |= {"ListState", "ProcessContext", "ProcessFunction", "Snapshot", "Stream", "StreamHistory", "ValueState"}
     without |= {"agg", "over", "source", *(name for name in dagster_ckpt.__all__ if name.endswith("Error"))}
-    without |= {"DeliveryComponent", "StreamingComponent"}  # which have a test of their attributes
+    without |= {
+        "DeliveryComponent",
+        "StreamingComponent",
+        "StreamingSqlComponent",
+    }  # which have a test of their attributes
     assert set(dagster_ckpt.__all__) - without == {*FUNCTIONS, *CLASSES} - {
         "DeltaLake",
         "Iceberg",
@@ -205,11 +214,26 @@ def test_every_function_with_options_has_a_table() -> None:
     }
 
 
-@pytest.mark.parametrize("component", [dagster_ckpt.StreamingComponent, dagster_ckpt.DeliveryComponent])
+@pytest.mark.parametrize(
+    "component",
+    [dagster_ckpt.StreamingComponent, dagster_ckpt.StreamingSqlComponent, dagster_ckpt.DeliveryComponent],
+)
 def test_the_attributes_of_a_component_are_on_the_page(component: Any) -> None:
     shown = [(plain(name), plain(default)) for name, default, _ in TABLES[component.__name__]]
     fields = component.model_fields
     assert shown == [(name, default_of(field)) for name, field in fields.items()]
+
+
+def test_the_properties_of_a_table_in_sql_are_on_the_page() -> None:
+    shown = {plain(name): plain(option) for name, option, _ in TABLES["TBLPROPERTIES"]}
+    expected = {f"dagster_ckpt.{name}": option for name, (option, _) in properties.OPTIONS.items()}
+    expected |= {f"dagster_ckpt.recovery.{field.name}": "recovery" for field in dataclasses.fields(Recovery)}
+    assert shown == {**expected, "dagster_ckpt.reads": ""}
+
+
+def test_the_options_for_all_tables_in_sql_are_on_the_page() -> None:
+    section = PAGE.partition("### `streaming_sql`")[2].partition("Further options")[2].partition("### ")[0]
+    assert re.findall(r"`(\w+)`", section.partition(": ")[2]) == list(SharedOptions.__annotations__)
 
 
 def test_the_run_config_is_on_the_page() -> None:

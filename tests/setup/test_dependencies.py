@@ -41,7 +41,7 @@ def test_dependencies_name_fsspec() -> None:
 
 
 def test_dependencies_name_each_distribution_the_package_imports() -> None:
-    extras = ("deltalake", "iceberg", "kafka", "postgres", "s3", "sketches")
+    extras = ("deltalake", "iceberg", "kafka", "postgres", "s3", "sketches", "sql")
     direct = names([*PROJECT["dependencies"], *(each for extra in extras for each in EXTRAS[extra])])
     assert set(imported()) - direct == USERS_OWN
 

@@ -60,7 +60,15 @@ def test_importing_what_needs_neither_dagster_nor_spark_loads_neither(module: st
 
 
 def test_executors_do_not_load_dagster() -> None:
-    program = "import sys, dagster_ckpt.runtime.task.epoch_task; print('dagster' in sys.modules)"
+    program = "import sys, dagster_ckpt.runtime.task.epoch_task; print({'dagster', 'sqlglot'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.dagster
+def test_only_streams_in_sql_load_their_parser() -> None:
+    """It is an extra, and Dagster's tools load every public name."""
+    program = "import sys; from dagster_ckpt import *; print('sqlglot' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

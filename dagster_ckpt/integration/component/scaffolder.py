@@ -1,6 +1,7 @@
 """`dg scaffold defs dagster_ckpt.StreamingComponent delay_by_carrier`: a stream that runs as it is.
 
-`dg scaffold defs dagster_ckpt.DeliveryComponent delays_in_files` writes a delivery that only lacks its stream's key.
+`dg scaffold defs dagster_ckpt.StreamingSqlComponent models` writes a folder with one in SQL. `dg scaffold defs
+dagster_ckpt.DeliveryComponent delays_in_files` writes a delivery that only lacks its stream's key.
 """
 
 from pathlib import Path
@@ -112,6 +113,50 @@ def load(context: dg.ComponentLoadContext) -> DeliveryComponent:
 """)
 
 
+_SQL_YAML = Template("""\
+type: $type
+
+attributes:
+  # The .sql files of this folder and of those below it. Each table that they create is an asset.
+  path: .
+
+  # For all tables; a table's TBLPROPERTIES override them. An epoch every interval, until you stop it:
+  # mode: continuous
+  # autostart: true
+
+  # What queries read that is not declared in SQL: assets by their keys, sources by Python functions.
+  # ins: {orders: shop/orders}
+  # sources: {customers: .sources.customers}
+
+  # Give these equal values in each component, or leave them out and declare them once, in defs/resources.py.
+  checkpoints:
+    url: "file://{{ context.project_root }}/checkpoints"
+  spark:
+    spark.master: local[2]
+""")
+
+_SQL_PYTHON = Template("""\
+import dagster as dg
+
+from dagster_ckpt import StreamingSqlComponent
+
+
+@dg.component_instance
+def load(context: dg.ComponentLoadContext) -> StreamingSqlComponent:
+    return StreamingSqlComponent(path=".")
+""")
+
+_SQL = Template("""\
+-- A source for tries: Spark makes the rows of each batch. Files, for instance, are
+--   CREATE TEMPORARY VIEW departures (carrier STRING, dep_delay DOUBLE)
+--   USING parquet OPTIONS (path '/data/departures');
+CREATE TEMPORARY VIEW ${key}_source USING `rate-micro-batch` OPTIONS (rowsPerBatch 100);
+
+CREATE MATERIALIZED VIEW $key COMMENT 'How many rows have come of each key.'
+AS SELECT value % 10 AS key, count(*) AS rows, max(value) AS largest FROM ${key}_source GROUP BY value % 10;
+""")
+
+
 class StreamingComponentScaffolder(dg.Scaffolder):
     """Writes `defs.yaml`, or `component.py` for `--format python`. The folder's name becomes the asset's key."""
 
@@ -126,8 +171,22 @@ class DeliveryComponentScaffolder(dg.Scaffolder):
         _write(request, _DELIVERY_YAML, _DELIVERY_PYTHON)
 
 
+class StreamingSqlComponentScaffolder(dg.Scaffolder):
+    """Writes a file of SQL too. The folder's name becomes the name of its table."""
+
+    def scaffold(self, request: dg.ScaffoldRequest) -> None:
+        _write(request, _SQL_YAML, _SQL_PYTHON)
+        if not request.append:
+            key = _key(request)
+            (request.target_path / f"{key}.sql").write_text(_SQL.substitute(key=key))
+
+
+def _key(request: dg.ScaffoldRequest) -> str:
+    return (request.target_path.parent if request.append else request.target_path).name
+
+
 def _write(request: dg.ScaffoldRequest, yaml: Template, python: Template) -> None:
-    key = (request.target_path.parent if request.append else request.target_path).name
+    key = _key(request)
     if request.scaffold_format == "python":
         (request.target_path / "component.py").write_text(python.substitute(key=key))
         return

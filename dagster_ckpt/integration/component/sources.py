@@ -3,7 +3,6 @@
 Each makes the function that `streaming_asset` takes.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.component.steps import Step, apply_steps
 from dagster_ckpt.integration.component.templates import Scalar, load_object, settings, text
+from dagster_ckpt.integration.declared.file_formats import NEED_SCHEMA, is_absolute
 from dagster_ckpt.runtime.declared.declared_sources import source
 from dagster_ckpt.runtime.declared.stream import Stream
 
@@ -24,11 +24,6 @@ SOURCE = "source"
 
 UPSTREAM = "upstream"
 """The parameter that is the upstream's table."""
-
-_FILES = ("avro", "csv", "json", "orc", "parquet", "xml")
-"""File formats whose columns Spark does not know by itself."""
-
-_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 LoadedFunction = Annotated[Function, dg.Resolver(load_object, model_field_type=str)]
 
@@ -64,12 +59,12 @@ class Source(dg.Model, dg.Resolvable):
 
     def check(self) -> None:
         """Raise `InvalidPipelineError` for what Spark would refuse when the stream starts."""
-        if self.format.lower() in _FILES and not (self.path and self.schema_):
+        if self.format.lower() in NEED_SCHEMA and not (self.path and self.schema_):
             raise InvalidPipelineError(
                 "files need a path and a schema, such as path: /data/departures and schema: carrier string, dep_delay "
                 f"double. format={self.format}, path={self.path}, schema={self.schema_}"
             )
-        if self.path is not None and not _ABSOLUTE.match(self.path):
+        if self.path is not None and not is_absolute(self.path):
             raise InvalidPipelineError(
                 "a relative path would depend on where a process was started: write "
                 f"{{{{ context.project_root }}}}/{self.path}, or a URL. path={self.path}"

@@ -7,6 +7,7 @@ Reading order
     streaming_function  the user's function and options, attached to the Dagster asset
     parameters          the parameters of that function
     function_source     what its source shows without a run
+    file_formats        what is known of a source's format and path
     upstream_assets     upstream streaming assets as parameters
     ordinary_inputs     ordinary assets as parameters
     run_config          the run config of a streaming asset

@@ -34,7 +34,7 @@ def loaded(root: Path, files: Mapping[str, str], name: str = "a_project_with_com
     for package in (folder, folder.parent):
         (package / "__init__.py").touch()
     for file, text in files.items():
-        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(dedent(text))
     known = set(sys.modules)
     sys.path.insert(0, str(root))

@@ -50,6 +50,18 @@ def test_a_scaffolded_delivery_loads(tmp_path: Path, scaffold_format: str, file:
         assert (graph.get(dg.AssetKey("in_files")).kinds) == {"parquet"}
 
 
+@pytest.mark.parametrize(("scaffold_format", "file"), [("yaml", "defs.yaml"), ("python", "component.py")])
+def test_a_scaffolded_folder_of_sql_loads(tmp_path: Path, scaffold_format: str, file: str) -> None:
+    scaffolded(tmp_path / "per_key", scaffold_format, component="StreamingSqlComponent")
+    texts = {f"per_key/{name}": (tmp_path / "per_key" / name).read_text() for name in (file, "per_key.sql")}
+    resources = "import dagster as dg\n\nresources = dg.Definitions(resources={'checkpoints': None, 'spark': None})\n"
+    more = {"resources.py": resources} if scaffold_format == "python" else {}
+    with loaded(tmp_path / "project", {**texts, **more}) as defs:
+        graph = defs.get_repository_def().asset_graph
+        assert graph.executable_asset_keys == {dg.AssetKey("per_key")}
+        assert graph.get(dg.AssetKey("per_key")).parent_keys == {dg.AssetKey("per_key_source")}
+
+
 def test_a_second_stream_in_a_file_is_appended(tmp_path: Path) -> None:
     scaffolded(tmp_path / "streams")
     scaffolded(tmp_path / "streams" / "defs.yaml", append=True)
@@ -67,5 +79,6 @@ def test_dagsters_tools_find_the_component_by_its_entry_point() -> None:
     assert [name for name, _ in sorted(get_package_objects_in_module(module))] == [
         "DeliveryComponent",
         "StreamingComponent",
+        "StreamingSqlComponent",
     ]
     assert "dagster_ckpt" in sys.modules

@@ -1,0 +1,164 @@
+"""What a table reads, by the names in its query: other tables, views, sources, assets, tables of Spark's catalog."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from dagster_ckpt.errors import did_you_mean
+from dagster_ckpt.integration.sql.project import Project
+from dagster_ckpt.integration.sql.reads import Read, reads_of
+from dagster_ckpt.integration.sql.sql_source import declared_source
+from dagster_ckpt.integration.sql.statements import Kind, SqlSourceView, SqlTable, SqlView
+from dagster_ckpt.integration.sql.streaming_sql import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What SQL can read that is declared in Python: sources and inputs by name, streaming assets by their keys."""
+
+    sources: Mapping[str, Source]
+    ins: Mapping[str, dg.AssetIn]
+    assets: Sequence[dg.AssetKey]
+
+
+@dataclass(slots=True)
+class Inputs:
+    """What one table reads, itself and by its views.
+
+    `tables` are the inputs of its asset, `catalog` the names of tables of Spark's catalog. A view stands behind those
+    that it reads. `streams` has where in the text of a query, by its table's or view's name, STREAM is.
+    """
+
+    tables: dict[str, dg.AssetIn] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
+    views: list[SqlView] = field(default_factory=list)
+    catalog: list[tuple[str, ...]] = field(default_factory=list)
+    streams: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+
+def inputs_of(table: SqlTable, reads: Sequence[str] | None, project: Project, outside: Outside) -> Inputs:
+    """What the table reads; `reads` has the names if they are not those of its text.
+
+    Raises `InvalidPipelineError` for a name that nothing has, for views in a circle, and for a wrong STREAM.
+    """
+    search = _Search(table, project, outside)
+    if reads is None:
+        search.follow(table, reads_of(table.query), ())
+    else:
+        search.follow(table, [Read(tuple(name.split(".")), None, table.place) for name in reads], (), written=False)
+    found = search.found
+    if not found.tables and not found.sources:
+        raise table.place.error(
+            "the query reads no stream and no source, so nothing would ever change: read one, or make it an ordinary "
+            "asset.",
+            table=table.name,
+        )
+    return found
+
+
+class _Search:
+    """The search for what one table reads."""
+
+    def __init__(self, table: SqlTable, project: Project, outside: Outside) -> None:
+        self._table, self._project, self._outside = table, project, outside
+        self.found = Inputs()
+
+    def follow(
+        self, holder: SqlTable | SqlView, reads: Iterable[Read], above: Sequence[str], *, written: bool = True
+    ) -> None:
+        if holder.name in above:
+            raise holder.place.error(
+                "views read each other in a circle: break it.", circle=" -> ".join([*above, holder.name])
+            )
+        for read in reads:
+            if len(read.parts) > 1:
+                if read.parts not in self.found.catalog:
+                    self.found.catalog.append(read.parts)
+                continue
+            if written:
+                self._check_stream(holder, read)
+            if read.stream is not None:
+                self.found.streams.setdefault(holder.name, []).append(read.stream)
+            self._add(read, [*above, holder.name])
+
+    def _check_stream(self, holder: SqlTable | SqlView, read: Read) -> None:
+        """As in Spark, STREAM takes rows as they come, and a materialized view is made of tables as they are now."""
+        if self._table.kind is Kind.MATERIALIZED_VIEW and read.stream is not None:
+            raise read.place.error(
+                "a materialized view is made of tables as they are now: leave STREAM out, or write CREATE STREAMING "
+                "TABLE for rows that only come.",
+                view=self._table.name,
+                reads=read.name,
+            )
+        if self._table.kind is Kind.STREAMING_TABLE and read.stream is None and holder is self._table:
+            raise read.place.error(
+                f"a streaming table takes rows as they come: write STREAM {read.name}, or CREATE MATERIALIZED VIEW for "
+                "a table that is made of tables as they are now.",
+                table=self._table.name,
+                reads=read.name,
+            )
+
+    def _add(self, read: Read, above: Sequence[str]) -> None:
+        found, outside = self.found, self._outside
+        declared = self._project.find(read.name)
+        if isinstance(declared, SqlView):
+            if declared not in found.views:
+                self.follow(declared, reads_of(declared.query), above)
+                found.views.append(declared)
+        elif isinstance(declared, SqlTable):
+            if declared is self._table:
+                raise read.place.error("a table cannot read itself.", table=declared.name)
+            found.tables[declared.name] = dg.AssetIn(self._project.key(declared.name))
+        elif isinstance(declared, SqlSourceView):
+            found.sources[declared.name] = declared_source(declared)
+        elif (name := _same(read.name, outside.sources)) is not None:
+            found.sources[name] = outside.sources[name]
+        elif (name := _same(read.name, outside.ins)) is not None:
+            given = outside.ins[name]
+            found.tables[name] = given if given.key is not None else _with_key(given, name)
+        else:
+            key = self._key_outside(read)
+            found.tables[key.path[-1]] = dg.AssetIn(key)
+
+    def _key_outside(self, read: Read) -> dg.AssetKey:
+        """The key of the Python asset of this name."""
+        assets = self._outside.assets
+        keys = [key for key in assets if key.path[-1].casefold() == read.name.casefold()]
+        if len(keys) > 1:
+            raise read.place.error(
+                "several assets have this name: say which by ins={name: dg.AssetIn(key)}.",
+                name=read.name,
+                keys=[key.to_user_string() for key in keys],
+            )
+        if not keys:
+            names = [each.name for each in self._project.declared]
+            names += [*self._outside.sources, *self._outside.ins, *(key.path[-1] for key in assets)]
+            raise read.place.error(
+                f"nothing of this name is declared.{did_you_mean(read.name, names)} Declare a source, name an asset "
+                "by ins={name: dg.AssetIn(key)}, or write a table of Spark's catalog with its schema: "
+                f"default.{read.name}.",
+                name=read.name,
+            )
+        return keys[0]
+
+
+def _same(name: str, given: Iterable[str]) -> str | None:
+    return next((each for each in given if each.casefold() == name.casefold()), None)
+
+
+def _with_key(given: dg.AssetIn, name: str) -> dg.AssetIn:
+    """The input under its name: as a parameter of a function it would be called so."""
+    prefix = [given.key_prefix] if isinstance(given.key_prefix, str) else list(given.key_prefix or ())
+    return dg.AssetIn(dg.AssetKey([*prefix, name]), metadata=given.metadata, input_manager_key=given.input_manager_key)
+
+
+def check_no_circle(reads: Mapping[str, Iterable[str]], tables: Sequence[SqlTable]) -> None:
+    """Raise `InvalidPipelineError` for tables that read each other. `reads` has the tables that each one reads."""
+    left = {table.name: {*reads[table.name]} for table in tables}
+    while free := [name for name, of in left.items() if not of & left.keys()]:
+        for name in free:
+            del left[name]
+    if left:
+        first = next(table for table in tables if table.name in left)
+        raise first.place.error("tables read each other in a circle: break it.", tables=sorted(left))

@@ -1,0 +1,269 @@
+"""What each statement of a file declares: a table, a view or a source.
+
+    CREATE STREAMING TABLE name [(columns)] [COMMENT '...'] [TBLPROPERTIES (...)] AS query
+    CREATE MATERIALIZED VIEW name [(columns)] [COMMENT '...'] [TBLPROPERTIES (...)] AS query
+    CREATE TEMPORARY VIEW name [COMMENT '...'] AS query
+    CREATE TEMPORARY VIEW name [(columns)] USING format [OPTIONS (...)]
+    query                                               (the only one of its file, which names the view)
+
+A query is not parsed here: it goes to Spark as it is written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dagster_ckpt.integration.sql.cursor import Cursor
+from dagster_ckpt.integration.sql.properties import Property
+from dagster_ckpt.integration.sql.sql_file import Place, SqlFile, Statement, statements_of
+
+_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
+_REFUSED_CLAUSES = {
+    "PARTITIONED BY": "the table is in the store, by hash of its key: leave PARTITIONED BY out",
+    "CLUSTER BY": "the table is in the store, by hash of its key: leave CLUSTER BY out",
+    "CLUSTERED BY": "the table is in the store, by hash of its key: leave CLUSTERED BY out",
+    "USING": "the table is in the store of the checkpoints: leave USING out, and deliver it to have it elsewhere too",
+    "LOCATION": "the table is in the store of the checkpoints: leave LOCATION out",
+    "OPTIONS": "the table has no format: give options of the asset by TBLPROPERTIES",
+    "SCHEDULE": "Dagster schedules and watches assets: leave SCHEDULE out, or keep the stream running by "
+    "TBLPROPERTIES ('dagster_ckpt.mode' = 'continuous')",
+    "TRIGGER": "Dagster schedules and watches assets: leave TRIGGER out",
+}
+_REFUSED_STATEMENTS = {
+    "CREATE FLOW": "several queries into one table are one with UNION ALL: CREATE STREAMING TABLE name AS SELECT ... "
+    "UNION ALL SELECT ...",
+    "CREATE VIEW": "a view that is no asset is written CREATE TEMPORARY VIEW; one that is, CREATE MATERIALIZED VIEW",
+    "CREATE TABLE": "write CREATE STREAMING TABLE for rows that only come, or CREATE MATERIALIZED VIEW for a table as "
+    "it is now",
+    "SET": "settings of Spark are in its resource, as in LazyPySparkResource(spark_config={...})",
+    "USE": "write names of Spark's catalog in full: catalog.schema.table",
+}
+
+
+class Kind(StrEnum):
+    """The kinds of tables, as their statements are written."""
+
+    STREAMING_TABLE = "STREAMING TABLE"
+    MATERIALIZED_VIEW = "MATERIALIZED VIEW"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The text of a query, and where it begins in its file."""
+
+    file: SqlFile
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        return self.file.text[self.start : self.end]
+
+    def place(self, offset: int = 0) -> Place:
+        """The line of the file for an offset in the text."""
+        return self.file.place(self.start + offset)
+
+    def place_of_line(self, line: int) -> Place:
+        """The line of the file for a line of the text, from 1."""
+        return Place(self.file.name, self.place().line + line - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlColumn:
+    """A column of a table: its type as written, and what it means, or None."""
+
+    name: str
+    type: str
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SqlTable:
+    """A table that becomes an asset."""
+
+    name: str
+    kind: Kind
+    columns: tuple[SqlColumn, ...]
+    comment: str | None
+    properties: tuple[Property, ...]
+    query: Query
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class SqlView:
+    """A query with a name, which other queries use. It is no asset."""
+
+    name: str
+    query: Query
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSourceView:
+    """What Spark reads by a format. `schema` is as written."""
+
+    name: str
+    format: str
+    schema: str | None
+    options: Mapping[str, str]
+    place: Place
+
+
+Declared = SqlTable | SqlView | SqlSourceView
+
+
+def declared_in(file: SqlFile) -> list[Declared]:
+    """What the statements of a file declare. Raises `InvalidPipelineError`, with the line."""
+    statements = list(statements_of(file))
+    return [_declared(statement, alone=len(statements) == 1) for statement in statements]
+
+
+def _declared(statement: Statement, *, alone: bool) -> Declared:
+    cursor = Cursor(statement)
+    if any(cursor.sees(word) for word in _QUERY):
+        return _named_by_file(cursor, alone=alone)
+    if cursor.accept("CREATE"):
+        replaces = cursor.accept("OR", "REPLACE") or cursor.accept("OR", "REFRESH")
+        for kind in Kind:
+            if cursor.accept(*kind.split()):
+                return _table(cursor, kind)
+        if not replaces or statement.tokens[2].text.upper() == "REPLACE":
+            cursor.accept("GLOBAL")
+            if cursor.accept("TEMPORARY", "VIEW") or cursor.accept("TEMP", "VIEW"):
+                return _view(cursor)
+    written = " ".join(token.text.upper() for token in statement.tokens[:2])
+    instead = next((text for begin, text in _REFUSED_STATEMENTS.items() if written.startswith(begin)), None)
+    raise statement.place.error(
+        (instead or "a statement is CREATE STREAMING TABLE, CREATE MATERIALIZED VIEW or CREATE TEMPORARY VIEW") + ".",
+        found=written,
+    )
+
+
+def _named_by_file(cursor: Cursor, *, alone: bool) -> SqlTable:
+    file = cursor.statement.file
+    if not alone or file.path is None:
+        raise cursor.place.error(
+            "a query is named by its file if it is the file's only statement: write CREATE MATERIALIZED VIEW name AS "
+            "before it.",
+            found=cursor.shown,
+        )
+    return SqlTable(file.path.stem, Kind.MATERIALIZED_VIEW, (), None, (), _query(cursor), cursor.statement.place)
+
+
+def _table(cursor: Cursor, kind: Kind) -> SqlTable:
+    cursor.accept("IF", "NOT", "EXISTS")
+    name, columns = _name(cursor), _columns(cursor)
+    comment: str | None = None
+    properties: tuple[Property, ...] = ()
+    while not cursor.accept("AS"):
+        if cursor.accept("COMMENT"):
+            comment = cursor.text()
+        elif cursor.accept("TBLPROPERTIES"):
+            properties = (*properties, *_properties(cursor))
+        else:
+            raise _no_clause(cursor, kind)
+    return SqlTable(name, kind, columns, comment, properties, _query(cursor), cursor.statement.place)
+
+
+def _no_clause(cursor: Cursor, kind: Kind) -> Exception:
+    if not cursor.rest:
+        return cursor.place.error(
+            "a table is what its query gives: end the statement with AS and a query. What is written from elsewhere "
+            "is a source: CREATE TEMPORARY VIEW name (columns) USING format OPTIONS (...).",
+            kind=kind,
+        )
+    refused = _REFUSED_CLAUSES.get(cursor.shown.upper())
+    text = refused or "expected COMMENT, TBLPROPERTIES or AS"
+    return cursor.place.error(f"{text}.", found=cursor.shown)
+
+
+def _view(cursor: Cursor) -> SqlView | SqlSourceView:
+    cursor.accept("IF", "NOT", "EXISTS")
+    name = _name(cursor)
+    schema = None
+    if cursor.accept("("):
+        schema = cursor.until(")")
+        cursor.expect(")")
+    if cursor.accept("USING"):
+        return _source(cursor, name, schema)
+    if schema is not None:
+        raise cursor.place.error(
+            "a view has the columns of its query: name them there, or write USING format for a source.", view=name
+        )
+    if cursor.accept("COMMENT"):
+        cursor.text()
+    cursor.expect("AS")
+    return SqlView(name, _query(cursor), cursor.statement.place)
+
+
+def _source(cursor: Cursor, name: str, schema: str | None) -> SqlSourceView:
+    format_ = ".".join(cursor.name())
+    options: tuple[Property, ...] = ()
+    if cursor.accept("OPTIONS"):
+        options = _properties(cursor)
+    if cursor.rest:
+        raise cursor.place.error("a source ends with its OPTIONS (...).", found=cursor.shown)
+    values = {option.name: option.value for option in options}
+    return SqlSourceView(name, format_, schema, values, cursor.statement.place)
+
+
+def _name(cursor: Cursor) -> str:
+    place, parts = cursor.place, cursor.name()
+    if len(parts) > 1:
+        raise place.error(
+            "an asset is named by one word, and a prefix of its key is given to all by key_prefix=: leave the part "
+            "before the dot out.",
+            name=".".join(parts),
+        )
+    return parts[0]
+
+
+def _columns(cursor: Cursor) -> tuple[SqlColumn, ...]:
+    columns: list[SqlColumn] = []
+    if not cursor.accept("("):
+        return ()
+    while cursor.items():
+        place = cursor.place
+        if cursor.sees("CONSTRAINT") or cursor.sees("PRIMARY", "KEY") or cursor.sees("FOREIGN", "KEY"):
+            raise place.error(
+                "nothing would enforce a constraint here: write an asset check, or a WHERE in the query.",
+                found=cursor.shown,
+            )
+        name = ".".join(cursor.name())
+        type_ = cursor.until("NOT", "COMMENT", "DEFAULT", "GENERATED", ",", ")")
+        comment = cursor.text() if cursor.accept("COMMENT") else None
+        if not type_ or not (cursor.sees(",") or cursor.sees(")")):
+            raise cursor.place.error(
+                "a column has a name, a type and, if you like, a COMMENT: whatever else is for the query.",
+                column=name,
+                found=cursor.shown,
+            )
+        columns.append(SqlColumn(name, type_, comment))
+    names = [column.name.casefold() for column in columns]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise cursor.place.error("a column is there twice: rename one.", column=twice[0])
+    return tuple(columns)
+
+
+def _properties(cursor: Cursor) -> tuple[Property, ...]:
+    found: list[Property] = []
+    cursor.expect("(")
+    while cursor.items():
+        place = cursor.place
+        is_text = cursor.shown[:1] in "'\"rR" and cursor.shown[-1:] in "'\""
+        name = cursor.text() if is_text else ".".join(cursor.name())
+        cursor.accept("=")
+        found.append(Property(name, cursor.value(), place))
+    names: Sequence[str] = [each.name.casefold() for each in found]
+    for number, each in enumerate(found):
+        if names.index(each.name.casefold()) < number:
+            raise each.place.error("this is given twice: leave one out.", name=each.name)
+    return tuple(found)
+
+
+def _query(cursor: Cursor) -> Query:
+    if not any(cursor.sees(word) for word in _QUERY):
+        raise cursor.place.error("expected a query, such as SELECT ... FROM ...", found=cursor.shown)
+    tokens = cursor.rest
+    return Query(cursor.statement.file, tokens[0].start, tokens[-1].end + 1)
