@@ -6,7 +6,7 @@ breaks one module and its test.
 
 # ruff: noqa: SLF001  (there is no public way to Spark's planner)
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException
