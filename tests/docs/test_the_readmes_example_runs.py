@@ -47,7 +47,10 @@ def test_the_project_from_the_wheel_makes_tables_that_the_second_example_reads(t
     run("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", f"--target={installed}", wheel, folder=tmp_path)
     assert str(installed) in run("-c", "import dagster_ckpt; print(dagster_ckpt.__file__)", folder=tmp_path)
     assert "dagster dev" in run("-m", "dagster_ckpt.cli", "init", "shop", folder=tmp_path)
-    streams = "delay_by_carrier,late_carriers,delay_report"
+    streams = "delay_by_carrier,late_carriers,delay_report,worst_carriers"
+    definitions = (project / "definitions.py").read_text()
+    with_a_query = definitions.replace("@dg.asset\n", f"{BLOCKS[2]}\n\n@dg.asset\n")
+    (project / "definitions.py").write_text(with_a_query.replace("late_carriers],", "late_carriers, worst_carriers],"))
     one_process = json.dumps({"execution": {"config": {"in_process": {}}}})  # one JVM for both streams
     launch = ("-m", "dagster", "asset", "materialize", "-m", "definitions", "--config-json", one_process)
     run(*launch, "--select", streams, folder=project)
@@ -59,6 +62,8 @@ def test_the_project_from_the_wheel_makes_tables_that_the_second_example_reads(t
     (project / "reading.py").write_text(reading + "\nprint(sum(table['flights'].to_pylist()), table.num_rows)\n")
     assert run("reading.py", folder=project).split() == ["1000", "5"]
     store = (project / "checkpoints").as_uri()
+    worst = run("-m", "dagster_ckpt.cli", "--store", store, "read", "worst_carriers", "--json", folder=project)
+    assert json.loads(worst)["rows"] == 3
     assert "of late_carriers" in run(
         "-m", "dagster_ckpt.cli", "--store", store, "read", "late_carriers", folder=project
     )
