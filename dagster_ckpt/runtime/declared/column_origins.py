@@ -69,7 +69,7 @@ def _origins(node: Any, base: Any) -> _Origins | None:
     for child, its in zip(children, below, strict=True):
         found.update(dict.fromkeys(map(_number, each_of(child.output())), ()) if its is None else its)
     for number, expression in _computed(node):
-        read = [_number(each) for each in each_of(expression.references())]
+        read = [_number(each) for each in each_of(expression.references().toSeq())]
         if all(each in found for each in read):
             found[number] = tuple(dict.fromkeys(name for each in read for name in found[each]))
     return found
