@@ -216,6 +216,10 @@ def test_a_dataframe_is_a_query_too(stream: StreamUnderTest, spark: SparkSession
     [
         ("SELECT *, current_timestamp() AS now FROM orders", "as time goes by.*current_timestamp"),
         ("SELECT * FROM orders LIMIT 3", "LIMIT without ORDER BY"),
+        (
+            "SELECT c.id, n FROM (SELECT item, count(*) AS n FROM orders GROUP BY item) JOIN range(3) c ON item = c.id",
+            "does not stream may be another one when a row goes.*table=id",
+        ),
         ("SELECT * FROM orders TABLESAMPLE (10 PERCENT)", "filter by a hash of columns.*found=Sample"),
         ("SELECT stddev(item) OVER (ORDER BY at) AS s FROM orders", "join with an aggregate.*found=stddev"),
         ("SELECT percentile_approx(item, 0.5) AS m FROM orders", "this aggregate cannot be kept.*percentile_approx"),

@@ -1,5 +1,6 @@
 """Joins of a query as steps."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -132,10 +133,18 @@ def _with_table(compiler: "Compiler", node: Node, kind: str, left: Node, right: 
             "rows of a table that does not stream would come out for want of a match, which a stream cannot tell: read "
             f"the table as a stream, or keep the stream's rows alone. found={kind}"
         )
-    if left.isStreaming():
-        return compiler.part(left).then(
-            lambda plan, beside: catalyst.project([*output, *beside], catalyst.on(node, plan, right)), output
+    stream, table = (left, right) if left.isStreaming() else (right, left)
+    part = compiler.part(stream)
+    if part.changes:
+        columns = ", ".join(str(each.name()) for each in each_of(table.output()))
+        raise InvalidPipelineError(
+            "a table that does not stream may be another one when a row goes than it was when the row came: join it "
+            "with rows that only come, below aggregates and the like, or read it as a stream. "
+            f"found={node.nodeName()}, table={columns}"
         )
-    return compiler.part(right).then(
-        lambda plan, beside: catalyst.project([*output, *beside], catalyst.on(node, left, plan)), output
-    )
+
+    def joined(plan: Node, beside: Sequence[Expression]) -> Node:
+        sides = (plan, right) if left.isStreaming() else (left, plan)
+        return catalyst.project([*output, *beside], catalyst.on(node, *sides))
+
+    return part.then(joined, output)
