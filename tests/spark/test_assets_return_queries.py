@@ -106,6 +106,23 @@ def test_a_dataframe_of_a_table_that_changes() -> None:
     ]
 
 
+@pytest.mark.parametrize("idle", ["flights", "carriers"])
+def test_a_step_whose_source_has_nothing_new_replies_too(idle: str) -> None:
+    def late(flights: Stream, carriers: Stream) -> str:
+        return """
+            SELECT name, n FROM (SELECT carrier, count(*) AS n FROM flights WHERE delay > 2 GROUP BY carrier) f
+            JOIN (SELECT DISTINCT carrier, name FROM carriers WHERE name <> '') c ON c.carrier = f.carrier
+        """
+
+    batches = {
+        "flights": [flights(("UA", "JFK", 5), ("AA", "JFK", 1)), flights(("AA", "JFK", 7))],
+        "carriers": [pa.table({"carrier": ["UA"], "name": ["United"]}), pa.table({"carrier": ["AA"], "name": ["Am"]})],
+    }
+    batches[idle] = batches[idle][:1]
+    left = {"flights": [{"name": "United", "n": 1}], "carriers": [{"name": "United", "n": 1}]}
+    assert run_batches(late, batches).to_pylist() == left[idle]
+
+
 def test_a_query_reads_its_parameters_by_their_names() -> None:
     def top(flights: Stream, carriers: Stream) -> str:
         return """

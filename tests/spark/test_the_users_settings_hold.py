@@ -18,6 +18,7 @@ ANSI = "spark.sql.ansi.enabled"
 CASE = "spark.sql.caseSensitive"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+RULES = "spark.sql.optimizer.excludedRules"
 LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
@@ -37,13 +38,16 @@ def test_what_was_set_or_unset_on_the_users_session_is_so_on_the_streams(user: S
     user.conf.set("spark.sql.shuffle.partitions", "7")
     user.conf.set("my.own.setting", "42")
     user.conf.unset("spark.sql.session.timeZone")
+    user.conf.set(RULES, "a.Rule, another.Rule")
     opened = open_session(user)
     own = {name: value for name, value in opened.conf.getAll.items() if user.conf.getAll.get(name) != value}
     assert set(own) == {
+        RULES,
         "spark.sql.adaptive.enabled",
         "spark.sql.streaming.checkpointFileManagerClass",
         "spark.sql.streaming.fileSource.log.compactInterval",
     }
+    assert opened.conf.get(RULES, "").split(",")[:2] == ["a.Rule", "another.Rule"]
     assert user.conf.getAll.keys() <= opened.conf.getAll.keys()
     assert "spark.sql.session.timeZone" not in opened.conf.getAll
     opened.conf.set(ANSI, "true")

@@ -44,6 +44,9 @@ _SESSION = {
     "spark.sql.streaming.fileSource.log.compactInterval": "1000000",
 }
 """Settings of a stream's session that override the user's: none changes a value that a query computes."""
+_EXCLUDED = "spark.sql.optimizer.excludedRules"
+_NO_EMPTY_SHUFFLE = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
+"""The rule that would leave out the shuffle of a step whose sources have nothing new, and so its shards' tasks."""
 
 
 def announce_settings(environ: MutableMapping[str, str]) -> None:
@@ -109,7 +112,13 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     _take_over(spark, session)
     for name, value in _SESSION.items():
         session.conf.set(name, value)
+    session.conf.set(_EXCLUDED, ",".join(dict.fromkeys([*_excluded(session), _NO_EMPTY_SHUFFLE])))
     return session
+
+
+def _excluded(session: "SparkSession") -> list[str]:
+    """The optimizer's rules that the session goes without."""
+    return [rule for each in (session.conf.get(_EXCLUDED, None) or "").split(",") if (rule := each.strip())]
 
 
 def _take_over(spark: "SparkSession", session: "SparkSession") -> None:
@@ -135,7 +144,8 @@ def use_own_python(spark: "SparkSession") -> None:
 
 def is_session_of_a_stream(session: "SparkSession") -> bool:
     """Whether `open_session` made this session and its settings are still the same."""
-    return all(session.conf.get(name, None) == value for name, value in _SESSION.items())
+    as_set = all(session.conf.get(name, None) == value for name, value in _SESSION.items())
+    return as_set and _NO_EMPTY_SHUFFLE in _excluded(session)
 
 
 @contextmanager
