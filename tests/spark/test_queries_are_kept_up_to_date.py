@@ -179,7 +179,7 @@ def test_a_table_whose_rows_come_and_go_is_read_by_its_name(
     query = """
         SELECT a.city, o.item, count(*) AS n, max(b.score) AS best FROM buyers a JOIN buyers b ON a.city = b.city
         JOIN orders o ON o.buyer = a.buyer WHERE b.score < 4 OR a.city IN (SELECT city FROM buyers WHERE buyer = 'dee')
-        GROUP BY a.city, o.item
+        GROUP BY ROLLUP(a.city, o.item)
     """
 
     def function(session: SparkSession) -> Stream:

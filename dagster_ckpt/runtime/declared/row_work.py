@@ -22,7 +22,13 @@ _OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimest
 """Expressions that Spark calls deterministic, because they are within one micro-batch."""
 _OF_ANOTHER_TABLE = ("ScalarSubquery", "InSubquery", "Exists")
 """Expressions that read other rows, which may change."""
-_ROW_BY_ROW = {"Filter": "WHERE", "Generate": "GENERATE", "Project": "SELECT", "SubqueryAlias": None}
+_ROW_BY_ROW = {
+    "Expand": "EXPAND",
+    "Filter": "WHERE",
+    "Generate": "GENERATE",
+    "Project": "SELECT",
+    "SubqueryAlias": None,
+}
 """Plan nodes that make of each row what follows from it, and what a text calls them; None: it changes nothing."""
 _MOVES = {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Union"}
 """Plan nodes that bring rows to other partitions."""
@@ -251,6 +257,8 @@ def _added(rows: "DataFrame", worked: "DataFrame") -> Iterator[Any]:
 def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
     kind = kind_of(expression)
     yield kind, expression
-    if kind != "AttributeReference":
+    if kind == "Alias":  # most are of a column
+        yield from _parts(expression.child())
+    elif kind != "AttributeReference":
         for child in each_of(expression.children()):
             yield from _parts(child)
