@@ -15,6 +15,7 @@ from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.spark_reader import register_spark_reader
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_changes, read_table
@@ -126,6 +127,20 @@ def test_an_aggregate_takes_back_what_the_upstream_changes(chain: Chain) -> None
     chain.feed([("a", 1)])
     chain.down.run(totals, PATIENT)
     assert {row["total"]: row["keys"] for row in chain.down.rows()} == {1: 1, 2: 2}
+
+
+def test_a_query_takes_back_what_the_upstream_changes(chain: Chain) -> None:
+    query = """
+        SELECT a.total, count(*) AS pairs, max(b.k) AS last FROM up a JOIN up b ON a.total = b.total AND a.k <= b.k
+        GROUP BY a.total
+    """
+    for batches, wanted in [
+        ([[("a", 1), ("b", 1), ("c", 2)]], {1: (3, "b"), 2: (1, "c")}),
+        ([[("a", 1)], [("c", 3), ("d", 1)]], {1: (3, "d"), 2: (1, "a"), 5: (1, "c")}),
+    ]:
+        chain.feed(*batches)
+        chain.down.run(lambda spark: stream_of_sql(spark, query, {"up": chain.upstream(spark)}), PATIENT)
+        assert {row["total"]: (row["pairs"], row["last"]) for row in chain.down.rows()} == wanted
 
 
 def test_windows_follow_what_the_upstream_changes(chain: Chain) -> None:

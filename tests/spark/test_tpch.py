@@ -12,10 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.tpch.history import OP, VERSION, arrivals, history
 from benchmarks.tpch.queries import QUERIES
 from benchmarks.tpch.tables import KEYS
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.declared.changes_from import changes_from
+from dagster_ckpt.runtime.declared.pipeline import build_dataflow
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
+from dagster_ckpt.runtime.spark.session import open_session
 from tests.spark.input_files import drop
 from tests.spark.rows_as_bags import bag
 from tests.spark.streams import StreamUnderTest
@@ -147,3 +150,13 @@ def test_every_query_can_be_kept_up_to_date(spark: SparkSession, worlds: Worlds)
         steps = [each.step.name for each in stream_of_sql(spark, query, tables).steps if each.step is not None]
         assert steps.count("changes_from") == len(tables), f"{name}: each table is read once. steps={steps}"
         assert len(steps) > len(tables), name
+
+
+def test_a_query_that_is_compiled_again_fits_its_state(spark_of_all: SparkSession, worlds: Worlds) -> None:
+    def pipeline(query: str) -> Pipeline:
+        session = open_session(spark_of_all)
+        made = stream_of_sql(session, query, worlds("a few changes").tables(session, query)).mirrored()
+        return build_dataflow("a", made, [()] * len(made.sources)).pipeline
+
+    for name in ("11", "16", "21"):
+        assert pipeline(QUERIES[name]) == pipeline(QUERIES[name]), name
