@@ -8,9 +8,10 @@ Reading order. Begin with `compiler`.
     partitions      the first rows of a key, and functions over a partition
     aggregates      Spark's aggregates as the engine's
     over_functions  the same for functions over a partition
-    sessions        windows of sessions
+    sessions        windows of sessions, as keys of an aggregate
     keys            a key's value as columns that a step can have as keys
     stand_ins       DataFrames that stand for streams, as tables of a query
+    refusals        what to write in place of a node
     parts           what Spark does with the rows between two steps
     work_text       the text of that, for the fingerprint of a step
     catalyst        all that is called of Spark's planner, which is private

@@ -18,6 +18,7 @@ from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
+from dagster_ckpt.runtime.plans.refusals import refused
 from dagster_ckpt.runtime.plans.sessions import SessionKey, of_sessions
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
 from dagster_ckpt.runtime.plans.work_text import in_canonical_order
@@ -32,29 +33,6 @@ _UNCHANGED = (
     "Sort",
 )
 """Nodes that change no row: a table has no order, and steps have partitions of their own."""
-_PER_GROUP = "use aggregates, or a process function of a Stream"
-_PER_BATCH = "use a function of columns, such as a UDF, or Stream.transform"
-_INSTEAD: Mapping[str, str] = {
-    "Sample": "filter by a hash of columns, such as xxhash64(id) % 10 = 0",
-    "Offset": "say how many rows, by ORDER BY ... LIMIT n OFFSET m",
-    "Tail": "use ORDER BY ... DESC LIMIT n",
-    **dict.fromkeys(("MapInPandas", "MapInArrow", "MapPartitions", "MapElements", "TypedFilter"), _PER_BATCH),
-    **dict.fromkeys(
-        (
-            "FlatMapGroupsInPandas",
-            "FlatMapGroupsInArrow",
-            "FlatMapCoGroupsInPandas",
-            "FlatMapCoGroupsInArrow",
-            "FlatMapGroupsInPandasWithState",
-            "FlatMapGroupsWithState",
-            "MapGroups",
-            "TransformWithState",
-            "TransformWithStateInPySpark",
-        ),
-        _PER_GROUP,
-    ),
-}
-"""What to write in place of a node."""
 _OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
 
 
@@ -128,10 +106,7 @@ class Compiler:
         node = self._without_scalar_subqueries(node)
         make = _MAKERS.get(self.catalyst.kind(node))
         if make is None:
-            instead = _INSTEAD.get(self.catalyst.kind(node), "write it with joins, aggregates and windows")
-            raise InvalidPipelineError(
-                f"this part of the query cannot be kept up to date: {instead}. found={node.nodeName()}"
-            )
+            raise refused(self.catalyst.kind(node), str(node.nodeName()))
         return make(self, node)
 
     def _leaf(self, node: Node) -> Part:
