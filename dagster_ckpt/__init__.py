@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.integration.declared.resources import LsmStateBackendResource as LsmStateBackendResource
     from dagster_ckpt.integration.definitions import build_streaming_definitions as build_streaming_definitions
     from dagster_ckpt.integration.deliver import deliver as deliver
+    from dagster_ckpt.integration.explain import explain as explain
     from dagster_ckpt.integration.reading.io_manager import EpochIOManager as EpochIOManager
     from dagster_ckpt.integration.reading.late_rows_asset import late_rows as late_rows
     from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor as build_recovery_sensor
@@ -112,6 +113,7 @@ _HOMES = {
     "changes_from": "dagster_ckpt.runtime.declared.changes_from",
     "deliver": "dagster_ckpt.integration.deliver",
     "epoch_checks": "dagster_ckpt.integration.checks.epoch_checks",
+    "explain": "dagster_ckpt.integration.explain",
     "hopping": "dagster_ckpt.operators.shared.window_kinds",
     "late_rows": "dagster_ckpt.integration.reading.late_rows_asset",
     "over": "dagster_ckpt.operators",

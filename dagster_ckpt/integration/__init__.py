@@ -5,6 +5,7 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     asset             `@streaming_asset`
     deliver           `deliver`: a stream exactly once into another system
     sql/              `streaming_sql`: streams in SQL
+    explain           `explain`: what an asset will keep, before it runs
     asset_options     what it takes, and what it refuses
     step_asset        the asset that runs a step: op, signature and checks
     streaming_assets  the asset's definition, with defaults for its resources

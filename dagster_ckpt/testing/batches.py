@@ -4,8 +4,8 @@ import inspect
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,18 +14,16 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
-from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner
 from dagster_ckpt.runtime.declared.declared_sources import Reader
-from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
-from dagster_ckpt.runtime.plans.returned import stream_returned
+from dagster_ckpt.runtime.plans.called import called, local_session, stream_of_rows
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.no_max_file_age_session import NoMaxFileAgeSession
-from dagster_ckpt.runtime.spark.session import NEEDED, announce_settings, open_session
+from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.writer.opening import Opening
@@ -63,8 +61,8 @@ def run_batches(
     """
     with tempfile.TemporaryDirectory(prefix="dagster-ckpt-test-") as folder:
         root = Path(folder)
-        session = _BatchSession.beside(open_session(spark or _session()), _dropped(root, batches))
-        stream = _called(_function_of(asset), session, arguments or {}, keys or {})
+        session = _BatchSession.beside(open_session(spark or local_session()), _dropped(root, batches))
+        stream = called(_function_of(asset), session, arguments or {}, _Tables(session, keys or {}))
         if session.unread:
             raise InvalidPipelineError(
                 f"the asset has no declared source and no upstream of this name. names={sorted(session.unread)}"
@@ -133,35 +131,18 @@ def _dropped(root: Path, batches: Batches) -> dict[str, Path]:
     return folders
 
 
-def _called(
-    function: Callable[..., object],
-    session: _BatchSession,
-    arguments: Mapping[str, object],
-    keys: Mapping[str, Sequence[str]],
-) -> Stream:
-    hints = get_type_hints(function)
-    given: dict[str, object] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in arguments:
-            given[name] = arguments[name]
-        elif name == "spark" or hints.get(name) is SparkSession:
-            given[name] = session
-        elif hints.get(name) is DataFrame:
-            given[name] = session.read_batches(name)
-        elif hints.get(name) is Stream:
-            given[name] = _upstream(name, session.read_batches(name), keys.get(name))
-        elif parameter.default is inspect.Parameter.empty:
-            raise InvalidPipelineError(f"the asset has another parameter: give it in arguments=. parameter={name}")
-    return stream_returned(_NAME, function(**given), session, given)
+@dataclass(frozen=True)
+class _Tables:
+    """The batches of each upstream, by the name of its parameter."""
 
+    session: _BatchSession
+    keys: Mapping[str, Sequence[str]]
 
-def _upstream(name: str, frame: DataFrame, keys: Sequence[str] | None) -> Stream:
-    if (CHANGE_TYPE in frame.columns) != (keys is not None):
-        raise InvalidPipelineError(
-            f"an upstream that updates rows needs {CHANGE_TYPE} in its batches and its key in keys=, others neither. "
-            f"upstream={name}, columns={frame.columns}, keys={keys}"
-        )
-    return Stream(frame, upstream=Upstream(name, None if keys is None else tuple(keys)))
+    def frame(self, name: str) -> DataFrame:
+        return self.session.read_batches(name)
+
+    def stream(self, name: str) -> Stream:
+        return stream_of_rows(name, self.frame(name), self.keys.get(name))
 
 
 def _function_of(asset: object) -> Callable[..., object]:
@@ -173,13 +154,3 @@ def _function_of(asset: object) -> Callable[..., object]:
     if streaming is None:
         raise InvalidPipelineError(f"give a streaming asset, or a function that returns a Stream. got={asset!r}")
     return streaming.function
-
-
-def _session() -> SparkSession:
-    announce_settings(os.environ)
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
-    # Set here too: a JVM that has had a context before no longer reads the announced settings.
-    builder = SparkSession.builder.master("local[2]").appName("run_batches").config(map=dict(NEEDED))
-    return builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()

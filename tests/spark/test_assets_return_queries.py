@@ -2,18 +2,21 @@
 
 from pathlib import Path
 
+import dagster as dg
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dagster_ckpt.errors import IncompatibleStateError
+from dagster_ckpt import CheckpointStore, explain, source, streaming_asset
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.returned import stream_returned
 from dagster_ckpt.testing import run_batches
 from tests.spark.input_files import drop
 from tests.spark.streams import Function, StreamUnderTest
+from tests.unit.history.made_streams import MadeStream
 
 FLIGHTS = pa.schema([("carrier", pa.string()), ("origin", pa.string()), ("delay", pa.int32())])
 
@@ -141,3 +144,72 @@ def test_a_query_reads_its_parameters_by_their_names() -> None:
     assert gone.to_pylist() == []
     batches["carriers"][1] = batches["carriers"][1].slice(0, 0)
     assert run_batches(top, batches, keys={"carriers": ["carrier"]}).to_pylist() == [{"name": "United", "delay": 9}]
+
+
+AIRLINES = pa.schema([("carrier", pa.string()), ("name", pa.string()), ("_change_type", pa.string())])
+
+
+def longest_by_airline(flights: Stream, airlines: Stream) -> str:
+    return """
+        SELECT name, sum(delay) AS delay FROM flights JOIN airlines USING (carrier)
+        WHERE delay > 0 GROUP BY name ORDER BY delay DESC LIMIT 2
+    """
+
+
+def test_a_query_is_explained_before_it_runs(spark_of_all: SparkSession) -> None:
+    schemas = {"flights": FLIGHTS, "airlines": AIRLINES}
+    explanation = explain(longest_by_airline, schemas=schemas, keys={"airlines": ["carrier"]}, spark=spark_of_all)
+    join, sums, top, _ = explanation.steps
+    assert [(each.reads, each.changes) for each in join.inputs] == [
+        ("stream flights", False),
+        ("stream airlines", True),
+    ]
+    assert [line for line in join.inputs[0].work if line.startswith("WHERE") and "> 0" in line]
+    assert [each.inputs[0].work[0].partition(" ")[0] for each in (sums, top)] == ["SELECT", "SELECT"]
+    assert [each.limit and each.limit.text for each in (join, sums, top)] == [
+        "none: grows with the rows",
+        "the keys that have rows now",
+        "the rows that the input has now",
+    ]
+    text = str(explanation)
+    assert "\n  keeps       all rows: the first 2 and, behind them, all others\n" in text
+    assert "dagster-ckpt-explain" not in text, "the folders that stand for upstreams are gone"
+    with pytest.raises(InvalidPipelineError, match=r"columns of an upstream are unknown.*parameter=airlines"):
+        explain(longest_by_airline, schemas={"flights": FLIGHTS}, spark=spark_of_all)
+    with pytest.raises(InvalidPipelineError, match=r"no upstream of this name\. names=\['fligths'\]"):
+        explain(longest_by_airline, schemas={**schemas, "fligths": FLIGHTS}, keys={"airlines": ["carrier"]})
+    with pytest.raises(InvalidPipelineError, match="give a streaming asset"):
+        explain("SELECT 1")
+
+
+def test_an_asset_is_explained_with_the_streams_of_a_store(spark_of_all: SparkSession, tmp_path: Path) -> None:
+    made = MadeStream(tmp_path.as_uri(), "flights/delays")
+    made.close()
+    before = sorted(tmp_path.rglob("*"))
+
+    @streaming_asset(ins={"delays": dg.AssetIn(key=["flights", "delays"])})
+    def worst(delays: Stream) -> str:
+        return "SELECT max(mean_delay) AS worst FROM delays"
+
+    [step] = explain(worst, store=CheckpointStore(tmp_path.as_uri()), spark=spark_of_all).steps
+    assert (step.inputs[0].reads, step.inputs[0].changes) == ("stream flights/delays", True)
+    assert step.operator.startswith("aggregate worst=max(")
+    assert [each.table for each in step.lasting] == ["groups", "values_0"]
+    assert sorted(tmp_path.rglob("*")) == before, "nothing is written"
+
+
+def test_a_declared_source_is_read_or_has_given_columns(spark_of_all: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "flights"
+    folder.mkdir()
+    schema = "carrier string, delay int"
+    there = source("there", lambda spark: spark.readStream.schema(schema).parquet(str(folder)))
+    missing = source("missing", lambda spark: spark.readStream.schema(schema).parquet(str(tmp_path / "none")))
+
+    def both(spark: SparkSession) -> Stream:
+        return Stream(there(spark).union(missing(spark))).key_by("carrier").top(3, by="delay desc")
+
+    columns = pa.schema([("carrier", pa.string()), ("delay", pa.int32())])
+    [step] = explain(both, schemas={"missing": columns}, spark=spark_of_all).steps
+    assert step.inputs[0].reads == f"parquet file:{folder} and source missing"
+    assert step.limit is not None
+    assert step.limit.text == "3 for each key"

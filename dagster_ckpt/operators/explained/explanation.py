@@ -1,5 +1,6 @@
 """What each step of a stream reads, keeps and emits, and what limits its state, before or after it has run."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -59,6 +60,9 @@ _BY_SCHEMA = (regular_join.NAME, distinct.NAME, set_operation.NAME, union_all.NA
 """Operators that take rows back where an input has a change type."""
 
 _SIDES = ("left", "right")
+_MIRROR = "the rows of the input"
+_NEXT = re.compile(r"; (?=[A-Z]\w* )")
+"""Between two things that Spark does, as `InputSpec.work` has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +70,13 @@ class ExplainedInput:
     """One input of a step.
 
     `reads` is `step 0`, or the sources. `changes`: its rows are updated and deleted too. `work` is what Spark does with
-    them before the step, as far as that is a part of the state's meaning.
+    them before the step, one thing after the other, as far as the state depends on it: columns of sources have their
+    names there, those of earlier steps the names that these give, and others are numbered.
     """
 
     reads: str
     changes: bool
-    work: str = ""
+    work: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +112,7 @@ class ExplainedStep:
         label = "reads"
         for each in self.inputs:
             yield label, f"{each.reads}, which {'changes' if each.changes else 'appends'}"
-            if each.work:
-                yield "", each.work
+            yield from (("", line) for line in each.work)
             label = ""
         if self.keys:
             yield "key", ", ".join(self.keys)
@@ -165,10 +169,10 @@ def _step(number: int, stream: Pipeline, steps: Sequence[Pipeline]) -> Explained
     parameters = {name: value for name, value in step.parameters.items() if name not in _SAID_ELSEWHERE}
     return ExplainedStep(
         number=number,
-        operator=operator_line(step if step.operator == mirror.NAME else replace(step, parameters=parameters)),
+        operator=_MIRROR if step.operator == mirror.NAME else operator_line(replace(step, parameters=parameters)),
         keys=step.key_names,
         inputs=tuple(
-            ExplainedInput(reads, _changes(step, place, steps), _work(step, place))
+            ExplainedInput(reads, _changes(step, place, steps), _work(step, place, steps))
             for place, reads in enumerate(inputs_of(step))
         ),
         keeps=_kept(step),
@@ -230,10 +234,14 @@ def _changes(step: Pipeline, place: int, steps: Sequence[Pipeline]) -> bool:
     return updates(step) or (step.operator in _BY_SCHEMA and CHANGE_TYPE in entry.schema.names)
 
 
-def _work(step: Pipeline, place: int) -> str:
-    """What Spark does with the rows of an input, or the condition on them."""
-    if step.inputs[place].work or step.operator == mirror.NAME:
-        return step.inputs[place].work
+def _work(step: Pipeline, place: int, steps: Sequence[Pipeline]) -> tuple[str, ...]:
+    """What Spark does with the rows of an input, or the condition on them, in the order in which it is done."""
+    entry = step.inputs[place]
     where: Any = step.parameters.get(WHERE)
-    condition = where[place] if isinstance(where, list) else where
-    return condition or ""
+    text = entry.work or (where[place] if isinstance(where, list) else where) or ""
+    lines = _NEXT.split(text)[::-1]
+    if entry.step is not None:
+        before = steps[entry.step]
+        names = [*before.output.names, *([] if before.appends else [CHANGE_TYPE])]
+        lines = [line for line in lines if line != f"LogicalRDD {', '.join(names)}"]  # the step itself
+    return tuple(filter(None, lines))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -34,23 +35,8 @@ class CheckedStream:
 
 def check_stream(job: StreamJob) -> CheckedStream:
     """Return the stream with its sources and operator. Raises `InvalidPipelineError` before anything is started."""
-    if not isinstance(job.stream, Stream):
-        raise InvalidPipelineError(
-            "a streaming asset's function returns a Stream: write Stream(df). "
-            f"asset={job.asset}, returned={type(job.stream).__name__}"
-        )
-    running = job.stream.mirrored()
-    inputs = running.sources
-    plans = [analysed_plan(job.asset, stream.frame) for stream in inputs]
+    running, plans = _analysed(job.asset, job.stream)
     session = running.frame.sparkSession
-    for stream in inputs:
-        # One session that `open_session` made, for all inputs: one query reads them.
-        own = stream.frame.sparkSession
-        if own._jsparkSession != session._jsparkSession or not is_session_of_a_stream(own):  # noqa: SLF001  (no other way)
-            raise InvalidPipelineError(
-                "the DataFrame was made with another SparkSession, or one whose settings were changed: make it from "
-                f"the `spark` that the asset's function is given, as it is. asset={job.asset}"
-            )
     scheme = job.address.url.split(":", maxsplit=1)[0]
     if scheme == "memory":
         raise InvalidPipelineError(
@@ -61,18 +47,52 @@ def check_stream(job: StreamJob) -> CheckedStream:
             "a file: store is on one host, and Spark's executors may be on others: use a local master, or another "
             f"store. asset={job.asset}, master={session.sparkContext.master}"
         )
+    checked = _planned(job.asset, running, plans)
+    _check_plan(job, checked)
+    return checked
+
+
+def planned(asset: str, stream: object) -> CheckedStream:
+    """The stream with its sources and operators, whatever store it will have.
+
+    Raises `InvalidPipelineError` for what is no stream, and for one that cannot be kept up to date.
+    """
+    return _planned(asset, *_analysed(asset, stream))
+
+
+def _analysed(asset: str, stream: object) -> tuple[Stream, Sequence[Any]]:
+    """The stream as it runs, and Spark's plan of each of its inputs."""
+    if not isinstance(stream, Stream):
+        raise InvalidPipelineError(
+            "a streaming asset's function returns a Stream: write Stream(df). "
+            f"asset={asset}, returned={type(stream).__name__}"
+        )
+    running = stream.mirrored()
+    inputs = running.sources
+    plans = [analysed_plan(asset, each.frame) for each in inputs]
+    session = running.frame.sparkSession
+    for each in inputs:
+        # One session that `open_session` made, for all inputs: one query reads them.
+        own = each.frame.sparkSession
+        if own._jsparkSession != session._jsparkSession or not is_session_of_a_stream(own):  # noqa: SLF001  (no other way)
+            raise InvalidPipelineError(
+                "the DataFrame was made with another SparkSession, or one whose settings were changed: make it from "
+                f"the `spark` that the asset's function is given, as it is. asset={asset}"
+            )
+    return running, plans
+
+
+def _planned(asset: str, running: Stream, plans: Sequence[Any]) -> CheckedStream:
     for plan in plans:
-        refuse_stateful_steps(job.asset, plan)
+        refuse_stateful_steps(asset, plan)
     of_inputs = [leaves(plan) for plan in plans]
     together = of_inputs[0]
     if len(plans) > 1:
         # Numbered as Spark numbers them in the plan that runs, where an input may read what another reads too.
-        together = leaves(analysed_plan(job.asset, union_of([stream.frame for stream in inputs])))
-    sources = sources_of(job.asset, session, together)
+        together = leaves(analysed_plan(asset, union_of([each.frame for each in running.sources])))
+    sources = sources_of(asset, running.frame.sparkSession, together)
     identities = _by_input(sources, list(map(len, of_inputs)))
-    checked = CheckedStream(running, sources, build_dataflow(job.asset, running, identities))
-    _check_plan(job, checked)
-    return checked
+    return CheckedStream(running, sources, build_dataflow(asset, running, identities))
 
 
 def stages_of(checked: CheckedStream, setup: Callable[[int, Stream], TaskSetup]) -> tuple[Stage, ...]:

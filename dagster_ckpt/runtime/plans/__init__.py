@@ -3,6 +3,7 @@
 Reading order. Begin with `compiler`.
 
     returned        what a streaming function returns
+    called          the function itself, called outside of Dagster
     compiler        walks the optimised plan, bottom up
     joins           joins, and what becomes of those that ask more than equal keys
     partitions      the first rows of a key, and functions over a partition

@@ -194,10 +194,20 @@ def test_the_table_of_a_last_step_grows_as_the_inputs_do() -> None:
 
 def test_inputs_say_what_they_read_whether_that_changes_and_what_spark_does_with_it() -> None:
     source = "parquet file:///data/in"
-    assert step_of("renamed").inputs == (ExplainedInput(source, False, "WHERE (v > 0)"),)
-    assert step_of("anti join of changes").inputs[1] == ExplainedInput(source, True, "w > 0")
-    assert step_of("mirror").inputs == (ExplainedInput(source, True),)
+    assert step_of("renamed").inputs == (ExplainedInput(source, False, ("WHERE (v > 0)",)),)
+    assert step_of("anti join of changes").inputs[1] == ExplainedInput(source, True, ("w > 0",))
+    assert step_of("mirror").inputs == (ExplainedInput(source, True, ("v > 0",)),)
     assert step_of("renamed").keys == ("key",)
+
+
+def test_what_spark_does_is_in_its_order_and_without_the_step_that_is_read() -> None:
+    pipeline = shops_counted()
+    work = "SELECT total AS _1; WHERE (total > 0); LogicalRDD shop, total, _change_type"
+    large = replace(pipeline, inputs=(replace(pipeline.inputs[0], work=work),))
+    *_, last = explained(large).steps
+    assert last.inputs[0].work == ("WHERE (total > 0)", "SELECT total AS _1")
+    static = replace(pipeline, inputs=(replace(pipeline.inputs[0], work="Join Inner; LogicalRDD shop, name"),))
+    assert explained(static).steps[2].inputs[0].work == ("LogicalRDD shop, name", "Join Inner")
 
 
 def test_a_step_reads_a_step_and_its_watermark_may_be_behind() -> None:
