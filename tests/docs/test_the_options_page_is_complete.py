@@ -24,6 +24,7 @@ from dagster_ckpt import (
     changes_from,
     deliver,
     epoch_checks,
+    explain,
     hopping,
     late_rows,
     over,
@@ -89,6 +90,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "SparkReader": SparkReader.__init__,
     "register_spark_reader": register_spark_reader,
     "run_batches": run_batches,
+    "explain": explain,
     "ProcessKit": ProcessKit.__init__,
 }
 CLASSES: Mapping[str, type] = {

@@ -112,7 +112,7 @@ class ExplainedStep:
         label = "reads"
         for each in self.inputs:
             yield label, f"{each.reads}, which {'changes' if each.changes else 'appends'}"
-            yield from (("", line) for line in each.work)
+            yield from (("", f"  {line}") for line in each.work)
             label = ""
         if self.keys:
             yield "key", ", ".join(self.keys)
@@ -244,4 +244,4 @@ def _work(step: Pipeline, place: int, steps: Sequence[Pipeline]) -> tuple[str, .
         before = steps[entry.step]
         names = [*before.output.names, *([] if before.appends else [CHANGE_TYPE])]
         lines = [line for line in lines if line != f"LogicalRDD {', '.join(names)}"]  # the step itself
-    return tuple(filter(None, lines))
+    return tuple(line.removesuffix(f", {CHANGE_TYPE}") for line in lines if line)

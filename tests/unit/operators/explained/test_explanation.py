@@ -202,7 +202,7 @@ def test_inputs_say_what_they_read_whether_that_changes_and_what_spark_does_with
 
 def test_what_spark_does_is_in_its_order_and_without_the_step_that_is_read() -> None:
     pipeline = shops_counted()
-    work = "SELECT total AS _1; WHERE (total > 0); LogicalRDD shop, total, _change_type"
+    work = "SELECT total AS _1, _change_type; WHERE (total > 0); LogicalRDD shop, total, _change_type"
     large = replace(pipeline, inputs=(replace(pipeline.inputs[0], work=work),))
     *_, last = explained(large).steps
     assert last.inputs[0].work == ("WHERE (total > 0)", "SELECT total AS _1")
