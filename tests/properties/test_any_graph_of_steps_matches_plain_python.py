@@ -1,7 +1,8 @@
 """Random graphs of steps: after each epoch every step's changes add up to what plain Python makes of all its rows."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, cast
 
@@ -9,6 +10,8 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from dagster_ckpt.operators.explained.explanation import explained
+from dagster_ckpt.operators.explained.kept import NUMBER_OF_KEYS, Bound
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import RowsFromState
 from dagster_ckpt.operators.registry import as_last_step
@@ -30,6 +33,7 @@ class Played:
     def __init__(self, step: Step, tasks: Any, memory_bytes: int, *, is_last: bool) -> None:
         self.step = step
         self.one = Changing(as_last_step(step.operator) if is_last else step.operator, tasks, memory_bytes)
+        [self.explained] = explained(self.one.pipeline).steps
         self.is_last = is_last
         self.rows = list[Row]()
 
@@ -51,6 +55,7 @@ class Played:
             self.check(self.one.table(), wanted)
         elif not self.is_last and gives_rows(self.step.operator.pipeline):
             self.check(self.worked_again(), wanted)
+        self.check_limits(so_far)
         return [
             {name: value for name, value in change.items() if name != KIND.name or not appends} for change in changes
         ]
@@ -64,6 +69,19 @@ class Played:
         assert {change[KIND.name] for change in changes} <= {"insert"}
         names = self.step.operator.pipeline.output.names
         return [{name: change[name] for name in names} for change in changes]
+
+    def check_limits(self, so_far: list[list[Row]]) -> None:
+        """What `explained` says of the state holds; `so_far` are the rows that each input has now."""
+        for kept in self.explained.keeps:
+            held, limit = self.one.live(kept.table).num_rows, kept.limit
+            most: Mapping[Bound, int] = {
+                Bound.EPOCH: 0,
+                Bound.CONSTANT: int(re.sub("[^0-9]", "", limit.text) or 1),
+                Bound.INPUT: held if any(so_far) else 0,
+            }
+            assert held <= most.get(limit.bound, held), f"{kept=}"
+            if limit == NUMBER_OF_KEYS and len(so_far) == 1:
+                assert held <= len({tuple(row[key] for key in self.one.pipeline.keys) for row in so_far[0]}), f"{kept=}"
 
     def check(self, found: list[Row], wanted: list[Row]) -> None:
         inexact = self.step.inexact
