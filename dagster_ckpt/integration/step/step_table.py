@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from dagster_ckpt.operators.explained.explanation import explained
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StepWork
 from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of
 
 _NOTHING = StepWork(0, 0, 0, 0)
+_NO_STATE = "nothing between epochs"
 _COLUMNS = [
     dg.TableColumn("step", "int"),
     dg.TableColumn("operator", "string"),
@@ -17,6 +19,7 @@ _COLUMNS = [
     dg.TableColumn("late_rows", "int", description="Since the last event."),
     dg.TableColumn("milliseconds", "int", description="Of its slowest task, in the epoch in which it was slowest."),
     dg.TableColumn("state_bytes", "int", description="The files of its state tables at the epoch."),
+    dg.TableColumn("bound", "string", description="What limits its state: `dagster-ckpt explain` has all of it."),
 ]
 
 
@@ -40,9 +43,12 @@ def steps_table(manifest: Manifest, work: Sequence[StepWork]) -> dg.TableMetadat
                         if (name := pipeline.stored(number, spec.name)) in manifest.runs
                     }
                 ),
+                "bound": _NO_STATE if (limit := said.limit) is None else limit.text,
             }
         )
-        for number, (step, did) in enumerate(zip(pipeline.steps, _each(manifest, work), strict=True))
+        for number, (step, did, said) in enumerate(
+            zip(pipeline.steps, _each(manifest, work), explained(pipeline).steps, strict=True)
+        )
     ]
     return dg.MetadataValue.table(records, dg.TableSchema(_COLUMNS))
 

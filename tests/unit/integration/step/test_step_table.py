@@ -43,6 +43,7 @@ def test_the_steps_are_one_table_and_the_slowest_has_plots() -> None:
             "late_rows": 3,
             "milliseconds": 900,
             "state_bytes": 2000,
+            "bound": "the number of keys",
         },
         {
             "step": 1,
@@ -53,6 +54,7 @@ def test_the_steps_are_one_table_and_the_slowest_has_plots() -> None:
             "late_rows": 0,
             "milliseconds": 700,
             "state_bytes": 4000,
+            "bound": "the number of keys",
         },
         {
             "step": 2,
@@ -63,6 +65,7 @@ def test_the_steps_are_one_table_and_the_slowest_has_plots() -> None:
             "late_rows": 0,
             "milliseconds": 6,
             "state_bytes": 6000,
+            "bound": "the keys that have rows now",
         },
     ]
 
