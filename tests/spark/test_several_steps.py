@@ -80,6 +80,23 @@ def test_three_steps_are_one_epoch(spark: SparkSession, tmp_path: Path) -> None:
     assert [stream.rows(epoch) for epoch in epochs] == [expected(EPOCHS[: n + 1]) for n in range(len(EPOCHS))]
 
 
+def test_a_source_may_have_no_rows_while_another_has(spark: SparkSession, tmp_path: Path) -> None:
+    """Each shard of each step has a task in each epoch, as of a source that never ends."""
+
+    def joined(session: SparkSession) -> Stream:
+        totals = rows_of(session, tmp_path / "in").key_by("shop").aggregate(total=agg.sum("amount"))
+        shops = rows_of(session, tmp_path / "shops").select("shop AS name", "amount AS size")
+        return totals.key_by("shop").join(shops.key_by("name"))
+
+    drop(tmp_path / "in", 1, EPOCHS[0])
+    for number, shop in enumerate("ab", 1):
+        drop(tmp_path / "shops", number, [("", shop, number)])
+    stream = StreamUnderTest(spark, tmp_path)
+    stream.run(joined)
+    found = {(row["name"], row["total"], row["size"]) for row in stream.rows()}
+    assert found == {("a", 10, 1), ("b", 7, 2)}
+
+
 def test_a_crash_and_a_rollback_take_all_steps_back_together(spark: SparkSession, tmp_path: Path) -> None:
     stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
     for number, rows in enumerate(EPOCHS):

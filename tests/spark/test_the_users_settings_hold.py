@@ -47,7 +47,7 @@ def test_what_was_set_or_unset_on_the_users_session_is_so_on_the_streams(user: S
         "spark.sql.streaming.checkpointFileManagerClass",
         "spark.sql.streaming.fileSource.log.compactInterval",
     }
-    assert opened.conf.get(RULES, "").split(",")[:2] == ["a.Rule", "another.Rule"]
+    assert opened.conf.getAll[RULES].split(",")[:2] == ["a.Rule", "another.Rule"]
     assert user.conf.getAll.keys() <= opened.conf.getAll.keys()
     assert "spark.sql.session.timeZone" not in opened.conf.getAll
     opened.conf.set(ANSI, "true")
