@@ -19,7 +19,7 @@ _OF_COLUMN: Mapping[str, Callable[..., Over]] = {
     each.__name__: each
     for each in (
         *(over.ntile, over.lag, over.lead, over.first_value, over.last_value, over.nth_value),
-        *(over.count, over.sum, over.min, over.max, over.avg),
+        *(over.count, over.sum, over.min, over.max, over.avg, over.session_start),
     )
 }
 _OPTIONS = ("offset", "default", "n", "rows", "range")
@@ -47,6 +47,7 @@ class OverAttributes(dg.Model, dg.Resolvable):
     first_value: Annotated[str | None, _of("first_value")] = None
     last_value: Annotated[str | None, _of("last_value")] = None
     nth_value: Annotated[str | None, _of("nth_value")] = None
+    session_start: Annotated[str | None, _of("session_start")] = None
     ntile: Annotated[int | None, _of("ntile")] = None
     offset: Annotated[int | None, dg.Resolver.default(description="The distance of lag and lead, 1 by default.")] = None
     default: Annotated[
