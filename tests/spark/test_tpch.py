@@ -144,12 +144,15 @@ def test_every_query_is_what_it_gives_in_batch(
     assert check(stream, spark, worlds(world), name) or worlds(world).scale < SMALL
 
 
-def test_every_query_can_be_kept_up_to_date(spark: SparkSession, worlds: Worlds) -> None:
+def test_every_query_can_be_kept_up_to_date(
+    spark: SparkSession, worlds: Worlds, capfd: pytest.CaptureFixture[str]
+) -> None:
     for name, query in QUERIES.items():
         tables = worlds("a few changes").tables(spark, query)
         steps = [each.step.name for each in stream_of_sql(spark, query, tables).steps if each.step is not None]
         assert steps.count("changes_from") == len(tables), f"{name}: each table is read once. steps={steps}"
         assert len(steps) > len(tables), name
+    assert "ERROR" not in capfd.readouterr().err, "PySpark logs errors that are handled"
 
 
 def test_a_query_that_is_compiled_again_fits_its_state(spark_of_all: SparkSession, worlds: Worlds) -> None:

@@ -9,7 +9,6 @@ breaks one module and its test.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of, nodes
@@ -19,7 +18,6 @@ Node = Any
 Expression = Any
 """An expression, in the JVM; an attribute is one that names a column of a plan by its id."""
 
-_STREAMS_IN_SUBQUERY = "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY"
 _REWRITES = frozenset(
     {
         "Finish Analysis",
@@ -97,6 +95,13 @@ class Catalyst:
         """The value of an `Option`, or None."""
         return option.get() if option.isDefined() else None
 
+    def with_subqueries(self, plan: Node) -> Iterator[Node]:
+        """The nodes of a plan, and those of its subqueries."""
+        for node in nodes(plan):
+            yield node
+            for each in each_of(node.subqueries()):
+                yield from self.with_subqueries(each)
+
     def expressions_of(self, node: Node) -> Iterator[Expression]:
         """The expressions of a node, and those within them."""
         return (part for each in each_of(node.expressions()) for part in nodes(each))
@@ -110,16 +115,15 @@ class Catalyst:
     def of_sql(self, text: str) -> Node:
         """The resolved plan of a query. Raises Spark's errors about the text.
 
-        Subqueries may stream, which Spark's check refuses: the query is then checked over views that do not.
+        Subqueries may stream, which Spark's check refuses: the query is then checked over views that do not. It is not
+        tried first, because PySpark logs each error with its trace, handled or not.
         """
         plan = self._resolved(self._own, text)
-        try:
-            self._state.analyzer().checkAnalysis(plan)
-        except AnalysisException as error:
-            if error.getCondition() != _STREAMS_IN_SUBQUERY:
-                raise
+        if any(each.isStreaming() for node in self.with_subqueries(plan) for each in each_of(node.subqueries())):
             session = self._without_streams()
             session.sessionState().analyzer().checkAnalysis(self._resolved(session, text))
+        else:
+            self._state.analyzer().checkAnalysis(plan)
         return plan
 
     def _without_streams(self) -> Any:

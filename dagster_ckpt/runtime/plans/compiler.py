@@ -74,22 +74,13 @@ def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
 
 def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
     # Asked of the plan as it was written: the optimizer makes a constant of the time of day.
-    for node in _all(plan):
+    for node in catalyst.with_subqueries(plan):
         for each in catalyst.expressions_of(node):
             if catalyst.kind(each) in _OF_THE_MOMENT:
                 raise InvalidPipelineError(
                     "each row would have to change as time goes by: compare columns, or have the time of day in a "
                     f"column of the source. found={each.sql()}"
                 )
-
-
-def _all(plan: Node) -> list[Node]:
-    found = [plan]
-    for each in each_of(plan.children()):
-        found += _all(each)
-    for each in each_of(plan.subqueries()):
-        found += _all(each)
-    return found
 
 
 class Compiler:
