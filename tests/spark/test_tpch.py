@@ -85,7 +85,7 @@ Worlds = Callable[[str], World]
 WORLDS: Mapping[str, Callable[[Path], World]] = {
     "a few changes": lambda folder: World.of_changes(folder, TINY, 3, seed=1),
     "changes": lambda folder: World.of_changes(folder, SMALL, 3, seed=2),
-    "changes in many epochs": lambda folder: World.of_changes(folder, TINY, 8, seed=3),
+    "changes in more epochs": lambda folder: World.of_changes(folder, TINY, 5, seed=3),
     "all in one epoch": lambda folder: World.of_changes(folder, SMALL, 1, seed=4),
     "rows that only come": lambda folder: World.of_arrivals(folder, SMALL, 3, seed=5),
 }
