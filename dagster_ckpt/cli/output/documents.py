@@ -100,7 +100,8 @@ def explain(info: EpochInfo, manifest: Manifest, explanation: Explanation) -> Do
         "steps": [
             {
                 "step": step.number,
-                "operator": step.operator,
+                "operator": manifest.pipeline.steps[step.number].operator,
+                "description": step.operator,
                 "keys": list(step.keys),
                 "inputs": [asdict(each) for each in step.inputs],
                 "appends": step.appends,

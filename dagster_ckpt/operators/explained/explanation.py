@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dagster_ckpt.operators import process
@@ -40,7 +40,6 @@ _KEPT: Mapping[str, Callable[[Any, str], Iterator[Kept]]] = {
     interval_join.NAME: lambda operator, _: kept_joins.of_interval_join(operator),
     mirror.NAME: lambda operator, _: kept_rows.of_mirror(operator),
     over.NAME: kept_rows.of_over,
-    process.NAME: lambda pipeline, _: of_process(pipeline),
     regular_join.NAME: lambda operator, _: kept_joins.of_regular_join(operator),
     session_aggregate.NAME: kept_groups.of_sessions,
     set_operation.NAME: lambda operator, _: kept_rows.of_set_operation(operator),
@@ -50,7 +49,7 @@ _KEPT: Mapping[str, Callable[[Any, str], Iterator[Kept]]] = {
     window_join.NAME: lambda operator, _: kept_joins.of_window_join(operator),
     window_of_table.NAME: kept_groups.of_windows_of_table,
 }
-"""The state tables of each operator, but those that any may have.
+"""The state tables of each operator but `process`, whose code is in no manifest; without those that any may have.
 
 The second argument is `key`, or empty where all rows are one group.
 """
@@ -134,7 +133,7 @@ class ExplainedStep:
 class Explanation:
     """The steps of a stream in the order of its dataflow. `str()` is the text of all."""
 
-    steps: tuple[ExplainedStep, ...] = field(repr=False)
+    steps: tuple[ExplainedStep, ...]
 
     @property
     def grows(self) -> bool:
@@ -189,16 +188,15 @@ def _kept(step: Pipeline) -> tuple[Kept, ...]:
 
 
 def _of_operator(step: Pipeline) -> Iterator[Kept]:
-    describe = _KEPT[step.operator]
     if step.operator == process.NAME:
-        yield from describe(step, "")
+        yield from of_process(step)
         return
     operator: Operator | AppendOnly = from_pipeline(step)
     table: kept_table.KeptTable | None = None
     while isinstance(operator, OneGroup | Renamed | kept_table.KeptTable):
         table = operator if isinstance(operator, kept_table.KeptTable) else table
         operator = operator.inner
-    kept = list(describe(operator, "key" if step.keys else ""))
+    kept = list(_KEPT[step.operator](operator, "key" if step.keys else ""))
     yield from kept
     if table is not None:
         by_inputs = Bound.INPUT if all(CHANGE_TYPE in each.schema.names for each in step.inputs) else Bound.ROWS

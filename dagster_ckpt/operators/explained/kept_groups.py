@@ -78,14 +78,15 @@ def of_aggregate(operator: RunningAggregate, of: str) -> Iterator[Kept]:
     """The tables of a running aggregate. `of` is what it has a row for, `key`; empty where all rows are one group."""
     ttl, updating = operator.ttl, operator.updating
     if ttl is not None:
-        limit = expiring(ttl.expire_after_us)
+        expiry = expiring(ttl.expire_after_us)
+        limit = replace(expiry, text=f"{expiry.text}; a key without an event time stays")
     elif not of:
         limit = ONE_ROW
     else:
         limit = of_now("keys that have rows") if updating else NUMBER_OF_KEYS
     yield _group(GROUPS, operator.grouped, of, limit)
     if ttl is not None:
-        yield Kept(EXPIRIES, f"the time to look{for_each(of)} whether it has expired", limit)
+        yield Kept(EXPIRIES, f"the time to look{for_each(of)} whether it has expired", expiring(ttl.expire_after_us))
     for side in operator.sides:
         yield from _beside(side, of, updating=updating)
 

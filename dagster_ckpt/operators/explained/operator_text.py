@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from dagster_ckpt.operators.rows.mirror import NAME as MIRROR
 from dagster_ckpt.operators.shared.checks.updating_checks import WHERE
@@ -42,9 +43,9 @@ def source_text(source: SourceIdentity) -> str:
     return " ".join(filter(None, ["stream" if source.format == FORMAT else source.format, source.address]))
 
 
-def _call(function: Mapping[str, str | None], names: Mapping[str, str]) -> str:
-    arguments = filter(None, (function["column"], function.get("by")))
-    name = str(function["name"])
+def _call(function: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    columns = (function["column"], function.get("other"), *function.get("columns", ()), function.get("by"))
+    arguments, name = filter(None, columns), function["name"]
     return f"{names.get(name, name)}={function['function']}({', '.join(arguments)})"
 
 

@@ -90,6 +90,7 @@ def test_each_step_has_a_block_with_its_share_of_the_state(capsys: pytest.Captur
         manifest,
         explained(manifest.pipeline),
     )
+    assert [step["operator"] for step in json.loads(json.dumps(document["steps"]))] == ["window", "window_join"]
     state = [each for step in json.loads(json.dumps(document["steps"])) for each in step["state"]]
     assert [(each["table"], each["bound"], each["rows"]) for each in state] == [
         ("0.windows", "watermark", 20),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.operators import RunningAggregate
 from dagster_ckpt.operators.agg import Function
 from dagster_ckpt.operators.explained.explanation import ExplainedInput, ExplainedStep, explained
@@ -28,6 +29,11 @@ def step_of(name: str) -> ExplainedStep:
 
 def test_every_operator_is_tried_here() -> None:
     assert {pipeline.operator for pipeline in PIPELINES.values()} == NAMES
+
+
+def test_an_operator_of_a_later_release_is_not_explained_but_named() -> None:
+    with pytest.raises(IncompatibleStateError, match="install the release that wrote it. operator=cube"):
+        explained(replace(PIPELINES["aggregate"], operator="cube"))
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -139,7 +145,7 @@ def test_keys_that_expire_keep_all_in_their_row() -> None:
         "one row for each key: counts, the least or greatest value, all distinct values of v, all values of v and the "
         "newest event time"
     )
-    assert groups.limit.text == f"{IDLE}; a row grows with its values"
+    assert groups.limit.text == f"{IDLE}; a key without an event time stays; a row grows with its values"
     assert (expiries.rows, expiries.limit.text) == ("the time to look for each key whether it has expired", IDLE)
     assert (late.table, late.rows) == ("_late_0", "the rows that came too late")
 

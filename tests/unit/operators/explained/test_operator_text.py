@@ -62,6 +62,12 @@ AGGREGATES = {"flights": agg.count(), "worst": agg.max("delay")}
             "over before=lag(delay), n=count() by=`hour` asc nulls first",
         ),
         (
+            RunningAggregate.build(
+                ("origin",), {"last": agg.last(["delay", "hour"], by="hour"), "r": agg.corr("delay", "delay")}, FLIGHTS
+            ).pipeline,
+            "aggregate last=last(delay, hour, hour), r=corr(delay, delay)",
+        ),
+        (
             Renamed.build(
                 RunningAggregate.build(("origin",), AGGREGATES, FLIGHTS),
                 {"airport": "origin", "n": "flights", "longest": "worst"},
