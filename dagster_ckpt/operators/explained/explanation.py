@@ -199,9 +199,9 @@ def _of_operator(step: Pipeline) -> Iterator[Kept]:
     kept = list(_KEPT[step.operator](operator, "key" if step.keys else ""))
     yield from kept
     if table is not None:
-        by_inputs = Bound.INPUT if all(CHANGE_TYPE in each.schema.names for each in step.inputs) else Bound.ROWS
-        limit = _widest(kept)
-        yield kept_rows.of_table(table.rows, by_inputs if limit is None else limit.bound)
+        changing = all(CHANGE_TYPE in each.schema.names for each in step.inputs)
+        by_inputs = Limit(Bound.INPUT if changing else Bound.ROWS, "")
+        yield kept_rows.of_table(table.rows, _widest(kept) or by_inputs)
 
 
 def _widest(kept: Iterable[Kept]) -> Limit | None:

@@ -38,9 +38,10 @@ _INPUT_NOW = of_now("rows that the input has")
 _ROWS = grows_with("the rows")
 
 
-def of_table(rows: KeyedRows | CountedRows, bound: Bound) -> Kept:
-    """The table of a stream whose last step keeps none by itself. `bound` is that of what the step keeps."""
-    return Kept(rows.spec.name, f"the stream's table, {_found_by(rows)}", Limit(bound, "the rows of the table"))
+def of_table(rows: KeyedRows | CountedRows, of_step: Limit) -> Kept:
+    """The table of a stream whose last step keeps none by itself. `of_step` limits what the step keeps."""
+    limit = of_step if of_step.bound is Bound.CONSTANT else Limit(of_step.bound, "the rows of the table")
+    return Kept(rows.spec.name, f"the stream's table, {_found_by(rows)}", limit)
 
 
 def of_mirror(operator: Mirror) -> Iterator[Kept]:
