@@ -11,8 +11,14 @@ from pyspark.sql import functions as F
 from dagster_ckpt import CheckpointStore, explain, source, streaming_asset
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.operators import agg
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.stream_checks import planned
+from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.plans.returned import stream_returned
+from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.testing import run_batches
 from tests.spark.input_files import drop
 from tests.spark.streams import Function, StreamUnderTest
@@ -107,6 +113,34 @@ def test_a_dataframe_of_a_table_that_changes() -> None:
         {"origin": "EWR", "count": 1},
         {"origin": "JFK", "count": 1},
     ]
+
+
+@pytest.mark.parametrize("kinds", ["", ", _change_type string"])
+def test_a_column_that_a_query_does_not_read_is_not_in_its_state(
+    spark: SparkSession, tmp_path: Path, kinds: str
+) -> None:
+    query = """
+        SELECT f.origin, max(n) AS most FROM (
+            SELECT carrier, origin, count(*) AS n FROM flights WHERE delay > 0 GROUP BY carrier, origin
+        ) f JOIN carriers c ON c.carrier = f.carrier AND c.name > 'A' GROUP BY f.origin HAVING most > 1
+    """
+
+    def compiled(more: str) -> Pipeline:
+        session = open_session(spark)
+
+        def rows(columns: str) -> Stream:
+            frame = session.readStream.schema(columns + more + kinds).parquet(str(tmp_path))
+            return Stream(frame, upstream=Upstream("up", None, changes=True) if kinds else None)
+
+        tables = {
+            "flights": rows("delay int, carrier string, origin string"),
+            "carriers": rows("name string, carrier string"),
+        }
+        return planned("queries", stream_of_sql(session, query, tables)).dataflow.pipeline
+
+    before, after = compiled(""), compiled(", more string")
+    assert len(before.steps) > 3
+    assert breaking_changes(before, after) == ()
 
 
 @pytest.mark.parametrize("idle", ["flights", "carriers"])

@@ -171,7 +171,7 @@ def _step(number: int, stream: Pipeline, steps: Sequence[Pipeline]) -> Explained
         operator=_MIRROR if step.operator == mirror.NAME else operator_line(replace(step, parameters=parameters)),
         keys=step.key_names,
         inputs=tuple(
-            ExplainedInput(reads, _changes(step, place, steps), _work(step, place, steps))
+            ExplainedInput(reads, _changes(step, place, steps), _work(step, place))
             for place, reads in enumerate(inputs_of(step))
         ),
         keeps=_kept(step),
@@ -232,14 +232,9 @@ def _changes(step: Pipeline, place: int, steps: Sequence[Pipeline]) -> bool:
     return updates(step) or (step.operator in _BY_SCHEMA and CHANGE_TYPE in entry.schema.names)
 
 
-def _work(step: Pipeline, place: int, steps: Sequence[Pipeline]) -> tuple[str, ...]:
+def _work(step: Pipeline, place: int) -> tuple[str, ...]:
     """What Spark does with the rows of an input, or the condition on them, in the order in which it is done."""
     entry = step.inputs[place]
     where: Any = step.parameters.get(WHERE)
     text = entry.work or (where[place] if isinstance(where, list) else where) or ""
-    lines = _NEXT.split(text)[::-1]
-    if entry.step is not None:
-        before = steps[entry.step]
-        names = [*before.output.names, *([] if before.appends else [CHANGE_TYPE])]
-        lines = [line for line in lines if line != f"LogicalRDD {', '.join(names)}"]  # the step itself
-    return tuple(line.removesuffix(f", {CHANGE_TYPE}") for line in lines if line)
+    return tuple(line.removesuffix(f", {CHANGE_TYPE}") for line in _NEXT.split(text) if line)

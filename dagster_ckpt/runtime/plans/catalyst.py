@@ -155,9 +155,9 @@ class Catalyst:
         return plan
 
     def collapsed(self, plan: Node) -> Node:
-        """The plan with adjacent projections, and adjacent filters, as one."""
+        """The plan with filters below projections, each of them once, and without columns that nothing reads."""
         rules = self._jvm.org.apache.spark.sql.catalyst.optimizer
-        for name in ("CollapseProject", "CombineFilters"):
+        for name in ("PushDownPredicates", "ColumnPruning", "CollapseProject", "CombineFilters"):
             plan = getattr(getattr(rules, f"{name}$"), "MODULE$").apply(plan)
         return plan
 
@@ -181,6 +181,10 @@ class Catalyst:
             return None
         [ours], [theirs] = each_of(found._1()), each_of(found._2())
         return ours, theirs
+
+    def is_empty(self, node: Node) -> bool:
+        """Whether the node is no row, as what stands for the changes of a step."""
+        return self.kind(node) == "LocalRelation" and bool(node.data().isEmpty())
 
     def is_within(self, expression: Expression, node: Node) -> bool:
         """Whether the expression reads columns of this plan alone."""

@@ -15,7 +15,7 @@ _FIELDS_MAX = 100_000
 
 
 def text_of(catalyst: Catalyst, plan: Node) -> str:
-    """What the plan does with the rows of its leaves, the last of it first."""
+    """What the plan does with the rows of its leaves, from the first on."""
     plan = catalyst.collapsed(plan)
     found = list(nodes(plan))
     of_leaves = {_id(each): str(each.name()) for node in found if _is_leaf(node) for each in each_of(node.output())}
@@ -31,11 +31,11 @@ def in_canonical_order(expressions: Sequence[Expression], below: Node) -> list[E
 
 
 def _lines(catalyst: Catalyst, found: list[Node]) -> Iterator[str]:
-    for node in found:
+    for node in reversed(found):
         if not _is_leaf(node):
             yield _as_sql(str(node.simpleString(_FIELDS_MAX)).strip(" ~"))
-        elif not node.isStreaming():
-            yield f"{catalyst.kind(node)} {node.output().mkString(', ')}"  # a table beside the stream
+        elif not node.isStreaming() and not catalyst.is_empty(node):  # a table beside the stream
+            yield f"{catalyst.kind(node)} {node.output().mkString(', ')}"
 
 
 def _as_sql(line: str) -> str:
