@@ -28,8 +28,10 @@ compiler = _Compiler()
 
 def as_steps(frame: object) -> "Stream | None":
     """The stream of a DataFrame's query; None for one that Spark works row by row, or that does not stream."""
+    if compiler.stream_of is None:
+        return None
     from pyspark.sql.classic.dataframe import DataFrame
 
-    if compiler.stream_of is None or not isinstance(frame, DataFrame) or not frame.isStreaming:
+    if not isinstance(frame, DataFrame) or not frame.isStreaming:
         return None
     return compiler.stream_of(frame) if needs_steps(frame) else None
