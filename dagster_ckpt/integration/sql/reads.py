@@ -17,6 +17,7 @@ _NAMES_AFTER = ("FROM", "JOIN", ",", "(")
 _SOURCE_INSTEAD = (
     "declare it, and read it by its name: CREATE TEMPORARY VIEW name (columns) USING parquet OPTIONS (path '...')"
 )
+_WINDOW_FUNCTION = "windo_"
 _FORMATS = {"avro", "binaryfile", "csv", "delta", "iceberg", "json", "orc", "parquet", "text", "xml"}
 
 
@@ -110,7 +111,8 @@ def _check_function(query: Query, table: exp.Table) -> None:
 def _plain(query: Query) -> tuple[str, dict[int, tuple[int, int]]]:
     """The text of the query without STREAM and WATERMARK, with blanks in their place; and where STREAM was.
 
-    The latter for each name that it was for, by the offset of its first character.
+    The latter for each name that it was for, by the offset of its first character. The function `window` has another
+    name of the same length: directly behind GROUP BY sqlglot takes it for the clause WINDOW.
     """
     text = query.text
     tokens = [token for statement in statements_of(SqlFile(query.file.name, text)) for token in statement.tokens]
@@ -126,6 +128,9 @@ def _plain(query: Query) -> tuple[str, dict[int, tuple[int, int]]]:
             end = _end_of_watermark(tokens, number)
             if end is not None:
                 blank.append((token.start, tokens[end].end + 1))
+    for number, token in enumerate(tokens):
+        if _is_window_function(tokens, number):
+            text = text[: token.start] + _WINDOW_FUNCTION + text[token.end + 1 :]
     return blanked(text, blank), streamed
 
 
@@ -143,6 +148,12 @@ def _is_stream(tokens: Sequence[Token], number: int) -> bool:
     before, after = tokens[number - 1].text.upper(), tokens[number + 1]
     is_name = after.token_type is TokenType.IDENTIFIER or after.text.replace("_", "a").isalnum()
     return before in _NAMES_AFTER and (after.token_type is TokenType.L_PAREN or (is_name and not _ends(after)))
+
+
+def _is_window_function(tokens: Sequence[Token], number: int) -> bool:
+    """Whether the token is the name of the function `window`: in the clause WINDOW a name follows, and no bracket."""
+    after = tokens[number + 1 : number + 2]
+    return tokens[number].text.upper() == "WINDOW" and [each.token_type for each in after] == [TokenType.L_PAREN]
 
 
 def _ends(token: Token) -> bool:

@@ -47,6 +47,12 @@ def names(text: str) -> list[str]:
         ("SELECT a FROM (SELECT * FROM o) WATERMARK to_timestamp(a) AS t DELAY OF INTERVAL '1' DAY AS x", ["o"]),
         ("FROM t |> WHERE a > 1 |> JOIN u USING (a) |> AGGREGATE count(*) GROUP BY a", ["t", "u"]),
         ("SELECT a, row_number() OVER (PARTITION BY b ORDER BY c) AS n FROM t QUALIFY n = 1", ["t"]),
+        ("SELECT window.end, a FROM t GROUP BY window(at, '1 hour'), a", ["t"]),
+        (
+            "SELECT a FROM STREAM t GROUP BY\nWindow (at, '1 hour') HAVING count(*) > (SELECT b FROM u)",
+            ["STREAM t", "u"],
+        ),
+        ("SELECT sum(a) OVER window FROM t WINDOW window AS (PARTITION BY b)", ["t"]),
         ("SELECT 'FROM x', a -- FROM y\nFROM t /* JOIN z */", ["t"]),
     ],
 )
