@@ -5,13 +5,13 @@
 
 import dagster as dg
 
-from assets import IN_TIME, REPORTS, STREAMS
+from assets import REPORTS, STREAMS
 from resources import RESOURCES
 from sensors import SENSORS
 
 flights_in_time_job = dg.define_asset_job(
     "flights_in_time_job",
-    selection=IN_TIME,
+    selection=dg.AssetSelection.groups("flights_in_time"),
     executor_def=dg.in_process_executor,
     description="The streams that work through what there is, one after another in one Dagster run.",
 )

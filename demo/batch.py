@@ -59,6 +59,39 @@ def _aircraft(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
+def _slow_routes(inputs: Inputs) -> pl.LazyFrame:
+    routes = _delays("origin", "destination", "carrier")(inputs).filter(pl.col("flights") >= 50)
+    carriers = _delays("carrier")(inputs).select("carrier", carrier_delay="mean_delay")
+    return (
+        routes.join(carriers, on="carrier")
+        .filter(pl.col("mean_delay") > pl.col("carrier_delay") + 10)
+        .select("carrier", "origin", "destination", "flights", "mean_delay", "carrier_delay")
+    )
+
+
+def _top_aircraft(inputs: Inputs) -> pl.LazyFrame:
+    known = _aircraft(inputs).filter(pl.col("tailnum").is_not_null())
+    return (
+        known.sort("flown", "tailnum", descending=[True, False])
+        .head(3)
+        .select("tailnum", "flown", "planned", "last_departure")
+    )
+
+
+def _by_day(inputs: Inputs) -> pl.LazyFrame:
+    delay = pl.col("dep_delay")
+    return (
+        _departed(inputs)
+        .group_by("origin", day=pl.col("departed_at").dt.truncate("1d"))
+        .agg(
+            flights=pl.len().cast(pl.Int64),
+            on_time=(delay <= 15).sum().cast(pl.Int64),
+            hours_lost=delay.filter(delay > 15).sum() / 60,
+        )
+        .select("day", "origin", "flights", "on_time", "hours_lost")
+    )
+
+
 def _with_weather(inputs: Inputs) -> pl.LazyFrame:
     departures = _departed(inputs).select("departed_at", "carrier", "flight", "origin", "destination")
     weather = inputs.weather.select("origin", "measured_at", "temp", "wind_speed", "precip", "visib")
@@ -124,9 +157,12 @@ EXPECTED = {
     "delay_by_route": Expected(("origin", "destination", "carrier"), _delays("origin", "destination", "carrier")),
     "busiest_aircraft": Expected(("tailnum",), _aircraft),
     "late_carriers": Expected(("carrier",), _late),
+    "slow_routes": Expected(("carrier", "origin", "destination"), _slow_routes),
     "departures_with_weather": Expected(("departed_at", "carrier", "flight", "origin", "destination"), _with_weather),
     "delays_by_hour": Expected(("origin", "window_start"), _by_hour),
     "aircraft_rotations": Expected(("tailnum", "window_start"), _rotations),
     "worst_routes": Expected(("carrier", "origin", "destination"), _worst_routes),
+    "punctuality_by_day": Expected(("day", "origin"), _by_day),
+    "top_aircraft": Expected(("tailnum",), _top_aircraft),
 }
-"""The main job's streams, by name."""
+"""The main job's streams, by name; one that reads another stands behind it."""

@@ -23,7 +23,7 @@ _FED = "days dropped"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One stream at the end; `kill` is None if there was none."""
+    """One stream at the end; `kill` is None if there was none. What came in a single epoch has no rate."""
 
     stream: str
     standing: Standing
@@ -80,7 +80,7 @@ class Report:
                 each.stream,
                 f"{each.standing.epochs:,}",
                 f"{each.standing.rows:,}",
-                f"{each.rows_per_second:,.0f}",
+                f"{each.rows_per_second:,.0f}" if each.standing.epochs > 1 else "",
                 f"{each.kill.epoch:,}" if each.kill else "",
                 f"{each.kill.seconds:.1f} s" if each.kill else "",
             ]

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +21,17 @@ from demo.run_folder import PREPARED_WEATHER, RunFolder
 from demo.standing import standing
 from demo.watch import Watch
 
-IN_TIME = ["departures_with_weather", "delays_by_hour", "aircraft_rotations", "worst_routes"]
+IN_TIME = [
+    *("departures_with_weather", "delays_by_hour", "aircraft_rotations", "worst_routes"),
+    *("punctuality_by_day", "top_aircraft"),
+]
 """They work through what there is, in one Dagster run, when all of it is there."""
 
 FOLLOWING = "late_carriers"
 """It reads what another stream commits, epoch by epoch."""
+
+JOINING = "slow_routes"
+"""It is in SQL, and reads what two other streams commit."""
 
 STREAMS = [stream for stream in EXPECTED if stream not in IN_TIME]
 """They work from the beginning to the end, each in a Dagster run of its own."""
@@ -38,13 +44,13 @@ END_S = 60.0
 class Plan:
     """The course of the demo.
 
-    `first_days` are there when the streams begin; the kill comes once the victim has committed `kill_at` days; where
-    nothing moves for `stall_s` we give up.
+    `first_days` are there when the streams begin. The second victim reads the first. Both are killed once the first has
+    committed `kill_at` days, and the second has read half of them. Where nothing moves for `stall_s` we give up.
     """
 
     days_per_second: float = 6.0
     first_days: int = 14
-    victim: str = "delay_by_carrier"
+    victims: tuple[str, str] = ("delay_by_carrier", JOINING)
     kill_at: int = 180
     stall_s: float = 120.0
 
@@ -68,13 +74,18 @@ def play(plan: Plan, days: Sequence[Path], folder: RunFolder, dagster: DagsterDe
     watch = Watch(CheckpointStore(folder.store), STREAMS, time.monotonic())
     with report.bars(STREAMS, len(days)) as bars:
         course = Course(Patience(plan.stall_s, watch, dagster.api), feeder, bars)
-        course.until(lambda: watch.began({*STREAMS} - {FOLLOWING}), days=plan.first_days)
-        report.say("feeder", f"every stream has begun; dropping {plan.days_per_second:g} days a second")
-        course.until(lambda: watch.standings[plan.victim].days >= plan.kill_at, days=plan.kill_at)
-        strike = _strike(plan.victim, watch.store, dagster, report)
-        course.until(lambda: watch.standings[plan.victim].epoch > strike.epoch, days=len(days))
-        recovered = Kill(strike.epoch, watch.standings[plan.victim].epoch, time.monotonic() - strike.at_s)
-        report.say("recovery", f"by the sensor: epoch {recovered.next_epoch}, {recovered.seconds:.1f} s after the kill")
+        course.until(lambda: watch.began({*STREAMS} - {FOLLOWING, JOINING}), days=plan.first_days)
+        report.say(
+            "feeder", f"every stream that reads flights has begun; dropping {plan.days_per_second:g} days a second"
+        )
+        first, second = plan.victims
+        course.until(
+            lambda: watch.standings[first].days >= plan.kill_at and watch.standings[second].days >= plan.kill_at // 2,
+            days=plan.kill_at,
+        )
+        strikes = {stream: _strike(stream, watch.store, dagster, report) for stream in plan.victims}
+        kills: dict[str, Kill] = {}
+        course.until(lambda: _all_recovered(strikes, kills, watch, report), days=len(days))
         course.until(lambda: watch.through(len(days)), days=len(days))
     report.say("end", "every day is committed in every stream; ending the Dagster runs")
     end_runs(dagster.api)
@@ -82,9 +93,8 @@ def play(plan: Plan, days: Sequence[Path], folder: RunFolder, dagster: DagsterDe
     roll_back(FOLLOWING, watch.store, report)
     rates = {stream: watch.rows_per_second(stream) for stream in STREAMS}
     rates |= _go_on(plan, len(days), folder, dagster, report)
-    fork(plan.victim, f"dev/{plan.victim}", watch.store, report)
+    fork(first, f"dev/{first}", watch.store, report)
     equal = prove(lambda stream: watch.store.stream(stream).read(), folder.inbox, PREPARED_WEATHER, report)
-    kills = {plan.victim: recovered}
     report.outcome(
         [
             Outcome(stream, standing(watch.store, stream), rates[stream], equal[stream], kills.get(stream))
@@ -108,13 +118,24 @@ def _strike(stream: str, store: CheckpointStore, dagster: DagsterDev, report: Re
     return Strike(epoch, at_s)
 
 
+def _all_recovered(strikes: Mapping[str, Strike], kills: dict[str, Kill], watch: Watch, report: Report) -> bool:
+    """Whether each stream has committed since its kill; adds those that have to `kills`, and reports them."""
+    for stream, strike in strikes.items():
+        epoch = watch.standings[stream].epoch
+        if stream not in kills and epoch > strike.epoch:
+            kills[stream] = Kill(strike.epoch, epoch, time.monotonic() - strike.at_s)
+            seconds = f"{kills[stream].seconds:.1f} s after the kill"
+            report.say("recovery", f"by the sensor: epoch {epoch} of {stream}, {seconds}")
+    return kills.keys() == strikes.keys()
+
+
 def _go_on(plan: Plan, days: int, folder: RunFolder, dagster: DagsterDev, report: Report) -> dict[str, float]:
-    """Bring the stream that went back forward again, draw the report, and work the streams of event time.
+    """Bring the stream that went back forward again, draw the report, and work the streams that end.
 
     Returns how many rows a second each of the latter took in.
     """
     api, began_s = dagster.api, time.monotonic()
-    watch = Watch(CheckpointStore(folder.store), [plan.victim, FOLLOWING, *IN_TIME], began_s)
+    watch = Watch(CheckpointStore(folder.store), [*STREAMS, *IN_TIME], began_s)
     patience = Patience(plan.stall_s, watch, api)
     api.launch(f"{FOLLOWING}_job")
     in_time = api.launch("flights_in_time_job")

@@ -1,4 +1,4 @@
-"""Spark, small enough that four streams and Dagster fit on a laptop: each stream is a process with a JVM of its own."""
+"""Spark, small enough that six streams and Dagster fit on a laptop: each stream is a process with a JVM of its own."""
 
 from dagster_pyspark import LazyPySparkResource
 

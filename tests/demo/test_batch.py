@@ -89,6 +89,34 @@ def test_hours_and_rotations_end_where_the_next_begins(inbox: Path) -> None:
     assert (rotation["window_start"], rotation["flights"], rotation["miles"]) == (NOON - timedelta(minutes=4), 2, 5130)
 
 
+def test_slow_routes_are_flown_often_and_ten_minutes_later_than_the_carrier(inbox: Path) -> None:
+    assert EXPECTED["slow_routes"].of(inbox, NO_WEATHER).is_empty()
+    flight = pl.read_parquet(inbox / "1.parquet").head(1)
+    often = [(50, "SFO", 41.0), (50, "BOS", 1.0), (49, "ORD", 99.0), (49, "LAX", -57.0)]
+    flights = [
+        pl.concat([flight] * number).with_columns(destination=pl.lit(place), dep_delay=delay)
+        for number, place, delay in often
+    ]
+    pl.concat(flights).write_parquet(inbox / "1.parquet")
+    assert EXPECTED["slow_routes"].of(inbox, NO_WEATHER).rows() == [("UA", "EWR", "SFO", 50, 41.0, 21.0)]
+
+
+def test_the_top_aircraft_are_known_and_left_most_often(inbox: Path) -> None:
+    table = EXPECTED["top_aircraft"].of(inbox, NO_WEATHER)
+    assert table.rows() == [("N1", 2, 3, NOON + timedelta(minutes=10))]
+    rows = pl.read_parquet(inbox / "1.parquet")
+    others = [rows.head(1).with_columns(tailnum=pl.lit(name)) for name in ("N4", "N3", "N2")]
+    pl.concat([rows, *others]).write_parquet(inbox / "1.parquet")
+    assert EXPECTED["top_aircraft"].of(inbox, NO_WEATHER)["tailnum"].to_list() == ["N1", "N2", "N3"]
+
+
+def test_a_day_counts_what_was_on_time_and_adds_up_the_rest(inbox: Path) -> None:
+    later = pl.read_parquet(inbox / "1.parquet").with_columns(dep_delay=pl.Series([15.0, 30.0]))
+    later.write_parquet(inbox / "1.parquet")
+    midnight = NOON.replace(hour=0)
+    assert EXPECTED["punctuality_by_day"].of(inbox, NO_WEATHER).rows() == [(midnight, "EWR", 2, 1, 0.5)]
+
+
 def test_the_keys_name_each_row_of_the_year_once(year: Year, weather: Path) -> None:
     folder = year.days[0].parent
     for name, expected in EXPECTED.items():

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from demo.story import IN_TIME
+
 ROOT = Path(__file__).parents[2]
 STREAMS = [
     "aircraft_rotations",
@@ -16,6 +18,9 @@ STREAMS = [
     "departures",
     "departures_with_weather",
     "late_carriers",
+    "punctuality_by_day",
+    "slow_routes",
+    "top_aircraft",
     "worst_routes",
 ]
 REPORTS = ["carrier_report"]
@@ -30,6 +35,7 @@ print(*sorted(
     f"{parent.to_user_string()}->{key.to_user_string()}"
     for key, asset in repository.assets_defs_by_key.items() for parent in asset.asset_deps[key]
 ))
+print(*sorted(node.name for node in repository.get_job("flights_in_time_job").nodes))
 print(*(sensor.name for sensor in repository.sensor_defs if sensor.default_status is DefaultSensorStatus.RUNNING))
 """
 
@@ -44,14 +50,19 @@ def test_it_loads_with_a_job_for_each_stream_and_the_recovery_sensor_on(tmp_path
         text=True,
         check=True,
     )
-    assets, jobs, edges, sensors = loaded.stdout.splitlines()
+    assets, jobs, edges, in_one_run, sensors = loaded.stdout.splitlines()
     assert assets.split() == sorted([*STREAMS, *REPORTS])
     assert jobs.split() == sorted(["flights_in_time_job", *(f"{name}_job" for name in [*STREAMS, *REPORTS])])
     assert edges.split() == [
+        "busiest_aircraft->top_aircraft",
         "delay_by_carrier->carrier_report",
         "delay_by_carrier->late_carriers",
+        "delay_by_carrier->slow_routes",
+        "delay_by_route->slow_routes",
+        "departures->punctuality_by_day",
         "late_carriers->carrier_report",
     ]
+    assert in_one_run.split() == sorted(IN_TIME), "the demo waits for these in one Dagster run"
     assert len(sensors.split()) == 1
 
 

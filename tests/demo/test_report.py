@@ -24,11 +24,13 @@ def test_the_table_says_what_was_killed_and_whether_all_is_equal() -> None:
         [
             Outcome("departures", stood, rows_per_second=3285.2, equal=True),
             Outcome("delay_by_carrier", stood, rows_per_second=3285.2, equal=False, kill=Kill(21, 23, 12.34)),
+            Outcome("top_aircraft", Standing(2, 1, 328_521), rows_per_second=0.0, equal=True),
         ]
     )
-    departures, delays = (line for line in screen.getvalue().splitlines() if "328,521" in line)
+    departures, delays, top = (line for line in screen.getvalue().splitlines() if "328,521" in line)
     assert departures.split() == ["departures", "40", "328,521", "3,285", "yes"]
     assert delays.split() == ["delay_by_carrier", "40", "328,521", "3,285", "21", "12.3", "s", "no"]
+    assert top.split() == ["top_aircraft", "1", "328,521", "yes"]
 
 
 def test_the_table_fits_an_old_terminal() -> None:
