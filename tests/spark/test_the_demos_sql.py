@@ -23,15 +23,19 @@ READS = {
 
 
 def flights(numbers: range) -> pl.DataFrame:
-    """One each ten minutes, over midnight. SFO becomes the slow route, and N5 overtakes the aircraft before it."""
+    """One each ten minutes. SFO becomes the slow route, N5 overtakes other aircraft, and N6 is often cancelled."""
     rows = [
         {
             "scheduled_at": BEGIN + timedelta(minutes=10 * number),
             "departed_at": None if number % 10 == 9 else BEGIN + timedelta(minutes=10 * number + 5),
-            "dep_delay": None if number % 10 == 9 else 60.0 if number % 2 == 0 and number >= 60 else 5.0 + number % 3,
+            "dep_delay": None
+            if number % 10 == 9
+            else 60.0
+            if number % 2 == 0 and number >= 60
+            else 5.0 * (1 + number % 3),
             "carrier": "UA",
             "flight": number,
-            "tailnum": None if number % 7 == 0 else f"N{number % 7 if number < 60 else 5}",
+            "tailnum": None if number % 7 == 0 else f"N{6 if number % 10 == 9 else number % 7 if number < 60 else 5}",
             "origin": "EWR",
             "destination": "SFO" if number % 2 == 0 else "BOS",
             "distance": 2565,
