@@ -70,7 +70,10 @@ REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {
     "keys alone": (lambda s: s.key_by("k"), r"keys alone do nothing.*asset=flights/delays, keys=k"),
     "event time that is no time": (lambda s: s.with_watermark("v", "5s"), "column=v, type=int64"),
     "unknown event time": (lambda s: s.with_watermark("when", "5s"), "no such column.*column=when"),
-    "a stateful step": (lambda s: replace(s, frame=s.frame.distinct()), "step=dropDuplicates"),
+    "a watermark of Spark's": (
+        lambda s: replace(s, frame=s.frame.selectExpr("*", "now() AS t").withWatermark("t", "5 seconds")),
+        "step=withWatermark",
+    ),
     "two columns of one name": (lambda s: replace(s, frame=s.frame.selectExpr("k", "v K")), "columns=k, K"),
     "a type Arrow lacks": (lambda s: s, "column=span, type=interval year"),
     "a variant": (

@@ -144,6 +144,7 @@ def test_every_query_is_what_it_gives_in_batch(
     assert check(stream, spark, worlds(world), name) or worlds(world).scale < SMALL
 
 
+@pytest.mark.queries
 def test_every_query_can_be_kept_up_to_date(
     spark: SparkSession, worlds: Worlds, capfd: pytest.CaptureFixture[str]
 ) -> None:

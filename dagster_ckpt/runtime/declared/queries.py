@@ -1,10 +1,12 @@
 """DataFrames that Spark cannot work row by row: a compiler makes steps of them.
 
-The compiler (`runtime.plans`) builds on `Stream`, and so is above this room: it registers itself when it is loaded.
+The compiler, `runtime.plans`, builds on `Stream` and so is above this room. It is loaded by its name when it is needed,
+and registers itself here.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.runtime.declared.query_plan import needs_steps
@@ -14,24 +16,40 @@ if TYPE_CHECKING:
 
     from dagster_ckpt.runtime.declared.stream import Stream
 
+_HOME = "dagster_ckpt.runtime.plans.returned"
 
-@dataclass
-class _Compiler:
+
+@dataclass(frozen=True)
+class Compiler:
     """From a DataFrame's query to its stream, and from a stream to a DataFrame that queries can read."""
 
-    stream_of: "Callable[[DataFrame], Stream] | None" = None
-    dataframe_of: "Callable[[Stream], DataFrame] | None" = None
+    stream_of: "Callable[[DataFrame], Stream]"
+    dataframe_of: "Callable[[Stream], DataFrame]"
 
 
-compiler = _Compiler()
+_registered: list[Compiler] = []
+
+
+def register(compiler: Compiler) -> None:
+    """Make this the compiler. It calls this itself when it is loaded."""
+    _registered[:] = [compiler]
 
 
 def as_steps(frame: object) -> "Stream | None":
     """The stream of a DataFrame's query; None for one that Spark works row by row, or that does not stream."""
-    if compiler.stream_of is None:
-        return None
     from pyspark.sql.classic.dataframe import DataFrame
 
-    if not isinstance(frame, DataFrame) or not frame.isStreaming:
+    if not isinstance(frame, DataFrame) or not frame.isStreaming or not needs_steps(frame):
         return None
-    return compiler.stream_of(frame) if needs_steps(frame) else None
+    return _compiler().stream_of(frame)
+
+
+def as_dataframe(stream: "Stream") -> "DataFrame":
+    """A DataFrame that stands for the table of a stream in a query."""
+    return _compiler().dataframe_of(stream)
+
+
+def _compiler() -> Compiler:
+    import_module(_HOME)
+    [compiler] = _registered
+    return compiler

@@ -41,7 +41,7 @@ from dagster_ckpt.operators.windows.windowed_state import WindowOptions
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.quantities import Duration, microseconds, milliseconds
 from dagster_ckpt.runtime.declared import row_work
-from dagster_ckpt.runtime.declared.queries import as_steps, compiler
+from dagster_ckpt.runtime.declared.queries import as_dataframe, as_steps
 from dagster_ckpt.runtime.declared.step_parts import (
     Earlier,
     EventTime,
@@ -226,9 +226,7 @@ class Stream:
 
         Of a table whose rows are updated and deleted this is the way to a DataFrame: `frame` has its changes.
         """
-        if compiler.dataframe_of is None:
-            raise InvalidPipelineError("only a streaming asset's function can use to_df: call it there. stream=to_df")
-        return compiler.dataframe_of(self)
+        return as_dataframe(self)
 
     def with_watermark(self, column: str, delay: Duration, idle_after: Duration | None = None) -> "Stream":
         """Declare the column with a row's event time, a timestamp, and how late a row may come.

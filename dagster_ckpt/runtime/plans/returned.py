@@ -11,7 +11,7 @@ from dagster_ckpt.runtime.declared.stream import Stream, as_it_ends
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of
 
-queries.compiler.stream_of, queries.compiler.dataframe_of = stream_of, dataframe_of
+queries.register(queries.Compiler(stream_of, dataframe_of))
 
 
 def stream_returned(asset: str, returned: object, session: SparkSession, tables: Mapping[str, object]) -> Stream:
