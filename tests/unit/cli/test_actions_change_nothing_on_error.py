@@ -54,6 +54,8 @@ COMMANDS = [
     Line("epochs STREAM", stopped_by=(NEWEST_MANIFEST, RETAINED_MANIFEST, THE_PIN)),
     Line("show STREAM", stopped_by=(NEWEST_MANIFEST,)),
     Line("show STREAM --epoch EPOCH", stopped_by=(RETAINED_MANIFEST,)),
+    Line("explain STREAM", stopped_by=(NEWEST_MANIFEST,)),
+    Line("explain STREAM --epoch EPOCH", stopped_by=(RETAINED_MANIFEST,)),
     Line("read STREAM", stopped_by=(NEWEST_MANIFEST, A_STATE_FILE)),
     Line("read STREAM --epoch EPOCH", stopped_by=(RETAINED_MANIFEST,)),
     Line("get STREAM --key carrier=UA", stopped_by=(NEWEST_MANIFEST, A_STATE_FILE)),
