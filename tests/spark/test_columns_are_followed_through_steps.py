@@ -55,7 +55,7 @@ def test_each_input_of_each_step_begins_with_what_it_reads(spark: SparkSession, 
     joined = means.key_by("shop").join(own.key_by("shop")).with_column("cities", "upper(city)")
     assert work_of_inputs(joined.top(1, by="mean desc")) == (
         ({name: (name,) for name in ("order", "shop", "amount", "parts")},),
-        ({"shop": ("shop",), "mean": ("total", "n"), "_change_type": ("_change_type",)}, None),
+        ({"shop": ("shop",), "mean": ("n", "total"), "_change_type": ("_change_type",)}, None),
         (
             {
                 **{name: (name,) for name in ("shop", "mean", "city", "_change_type")},

@@ -23,7 +23,7 @@ from tests.worlds.examples import TIMES
 from tests.worlds.queries.tables import COLUMNS, EPOCHS, Changing, tables
 from tests.worlds.queries.texts import queries
 
-WORLDS = 8 if TIMES == 1 else 150 * TIMES
+WORLDS = 5 if TIMES == 1 else 150 * TIMES
 """`make properties` has TIMES = 20: 3,000 worlds."""
 OPENED = 1
 """The epoch in which a stream is opened has no rows."""

@@ -26,8 +26,8 @@ from tests.spark.streams import StreamUnderTest
 OPENED = 1
 """The epoch in which a stream is opened has no rows."""
 TINY, SMALL = 0.0005, 0.01
-EACH_KIND = ("03", "04", "13", "16", "22")
-"""Queries that together have inner, outer, semi, anti and null-aware joins, a subquery of one value, and a limit."""
+EACH_KIND = ("13", "22")
+"""Queries that together have an outer and an anti join, a subquery of one value, and an aggregate of an aggregate."""
 
 
 def tables_of(query: str) -> list[str]:
@@ -162,5 +162,5 @@ def test_a_query_that_is_compiled_again_fits_its_state(spark_of_all: SparkSessio
         made = stream_of_sql(session, query, worlds("a few changes").tables(session, query)).mirrored()
         return build_dataflow("a", made, [()] * len(made.sources)).pipeline
 
-    for name in ("11", "16", "21"):
+    for name in ("16", "21"):
         assert pipeline(QUERIES[name]) == pipeline(QUERIES[name]), name

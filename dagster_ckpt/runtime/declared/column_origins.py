@@ -71,7 +71,7 @@ def _origins(node: Any, base: Any) -> _Origins | None:
     for number, expression in _computed(node):
         read = [_number(each) for each in each_of(expression.references().toSeq())]
         if all(each in found for each in read):
-            found[number] = tuple(dict.fromkeys(name for each in read for name in found[each]))
+            found[number] = tuple(sorted({name for each in read for name in found[each]}))
     return found
 
 
