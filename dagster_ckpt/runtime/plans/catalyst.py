@@ -317,7 +317,7 @@ class Catalyst:
 
     def deduplicated(self, child: Node) -> Node:
         """The distinct rows of a plan, under the same ids."""
-        return self.logical.Deduplicate(child.output(), child)
+        return self.logical.Aggregate(child.output(), child.output(), child, self._none)
 
     def groups(self, keys: Sequence[Expression], calls: Sequence[Expression], child: Node) -> Node:
         """An aggregate that has just its keys and the results of its calls, under new ids."""
