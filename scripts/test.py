@@ -42,8 +42,10 @@ BY_FILE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 FULL = Part("heavy", ("-m", f"({HEAVY}) and not ({KILLS} or {QUERIES})", *BY_FILE))
 KILL = Part("kills", ("-m", KILLS, *BY_FILE, "tests/chaos"))
 QUERY = Part("queries", ("-m", QUERIES, *BY_FILE, "tests/spark"))
-# What a new version of Spark or Dagster would break first: a project made from the wheel, and every kind of step.
-STREAM = Part("stream", (*BY_FILE, "tests/docs/test_the_readmes_example_runs.py", "tests/examples"))
+# What a new version of Spark or Dagster would break first: a project made from the wheel, every kind of step, and every
+# call of Spark's private planner.
+QUERIES = ("tests/spark/test_queries_are_kept_up_to_date.py", "tests/spark/test_assets_return_queries.py")
+STREAM = Part("stream", (*BY_FILE, "tests/docs/test_the_readmes_example_runs.py", "tests/examples", *QUERIES))
 
 
 @dataclass(frozen=True)
