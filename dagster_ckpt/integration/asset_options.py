@@ -22,8 +22,8 @@ REFUSED = {
 }
 
 
-class OwnOptions(TypedDict, total=False):
-    """The options of a streaming asset that `@dg.asset` does not have."""
+class RunOptions(TypedDict, total=False):
+    """How a stream runs."""
 
     checkpoint_interval: Duration | None
     max_epochs_per_batch: int
@@ -35,22 +35,20 @@ class OwnOptions(TypedDict, total=False):
     run_tags: Mapping[str, str] | None
     recovery: Recovery
     moved: Mapping[str, str] | None
+
+
+class OwnOptions(RunOptions, total=False):
+    """The options of a streaming asset that `@dg.asset` does not have."""
+
     sources: Sequence[dg.AssetSpec]
 
 
-class AssetOptions(OwnOptions, total=False):
-    """Every option of a streaming asset: ours, then those of `@dg.asset`."""
+class SharedOptions(RunOptions, total=False):
+    """The options that several streaming assets may have alike."""
 
-    name: str | None
     key_prefix: str | Sequence[str] | None
-    key: dg.AssetKey | str | Sequence[str] | None
-    deps: Iterable[Any] | None
-    ins: Mapping[str, dg.AssetIn] | None
     metadata: Mapping[str, Any] | None
     tags: Mapping[str, str] | None
-    description: str | None
-    config_schema: Mapping[str, Any] | None
-    resource_defs: Mapping[str, object] | None
     hooks: AbstractSet[dg.HookDefinition] | None
     op_tags: Mapping[str, Any] | None
     group_name: str | None
@@ -61,6 +59,18 @@ class AssetOptions(OwnOptions, total=False):
     owners: Sequence[str] | None
     kinds: AbstractSet[str] | None
     pool: str | None
+
+
+class AssetOptions(OwnOptions, SharedOptions, total=False):
+    """Every option of a streaming asset: ours, and those of `@dg.asset`."""
+
+    name: str | None
+    key: dg.AssetKey | str | Sequence[str] | None
+    deps: Iterable[Any] | None
+    ins: Mapping[str, dg.AssetIn] | None
+    description: str | None
+    config_schema: Mapping[str, Any] | None
+    resource_defs: Mapping[str, object] | None
 
 
 def check_names(options: Mapping[str, object]) -> None:

@@ -36,12 +36,11 @@ from dagster_ckpt import (
 )
 from dagster_ckpt.destinations import DeltaLake, Iceberg, Kafka, ParquetFolder, Postgres
 from dagster_ckpt.integration import dagster_names
-from dagster_ckpt.integration.asset_options import REFUSED
+from dagster_ckpt.integration.asset_options import REFUSED, SharedOptions
 from dagster_ckpt.integration.declared import parameters
 from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
 from dagster_ckpt.integration.reading import aligned_inputs
 from dagster_ckpt.integration.sql import properties
-from dagster_ckpt.integration.sql.streaming_sql import SharedOptions
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark import batch_source
 from dagster_ckpt.storage.stores.s3_options import OPTIONS

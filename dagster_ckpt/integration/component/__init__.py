@@ -12,6 +12,7 @@ Reading order
     over_functions           the functions of the step `over`
     named_functions          what both have in common: a function's name with its column, and its options
     check_schedules          checks of the stream's table, and when they run
+    run_attributes           how streams run: attributes of several components
     shared_resources         the resources, one object for all components of a project
     templates                texts with Jinja templates, which stay texts
     attribute_schema         the JSON schema of the attributes, with errors that lead to the place

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dagster_ckpt.integration.component.attribute_schema import with_exact_schema
 from dagster_ckpt.integration.component.destinations import ResolvedDestination
+from dagster_ckpt.integration.component.run_attributes import RunFor
 from dagster_ckpt.integration.component.scaffolder import DeliveryComponentScaffolder
 from dagster_ckpt.integration.component.shared_resources import ProjectCheckpoints
 from dagster_ckpt.integration.component.streaming_component import ResolvedRecovery
@@ -62,7 +63,7 @@ class DeliveryComponent(dg.Component, dg.Model, dg.Resolvable):
     autostart: Annotated[
         bool, dg.Resolver.default(description="The sensor also starts a continuous delivery that has never run.")
     ] = False
-    run_for: Annotated[str, text("A continuous run ends cleanly after this, and the next one begins.")] = "12 hours"
+    run_for: RunFor = "12 hours"
     run_tags: Annotated[dict[str, str], texts_by_name("Tags of the Dagster runs of its job.")] = Field(
         default_factory=dict
     )

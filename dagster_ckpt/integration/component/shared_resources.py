@@ -105,3 +105,11 @@ ProjectCheckpoints = Annotated[
 ]
 State = Annotated[Any, dg.Resolver(_state, model_field_type=_StateAttributes)]
 Spark = Annotated[Any, dg.Resolver(_spark, model_field_type=dict[str, Scalar])]
+ProjectState = Annotated[State | None, dg.Resolver.default(description="The state engine in Spark's Python workers.")]
+ProjectSpark = Annotated[
+    Spark | None,
+    dg.Resolver.default(
+        description="The Spark configuration. Leave it out where the project has the resource.",
+        examples=[{"spark.master": "local[2]"}],
+    ),
+]

@@ -1,6 +1,6 @@
 """`StreamingComponent`: a streaming asset with everything it needs, declared in YAML."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,8 +9,16 @@ from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.asset import streaming_asset
 from dagster_ckpt.integration.component.attribute_schema import with_exact_schema
 from dagster_ckpt.integration.component.check_schedules import StreamChecks
+from dagster_ckpt.integration.component.run_attributes import (
+    Autostart,
+    CheckpointInterval,
+    Mode,
+    Moved,
+    RunFor,
+    Shards,
+)
 from dagster_ckpt.integration.component.scaffolder import StreamingComponentScaffolder
-from dagster_ckpt.integration.component.shared_resources import ProjectCheckpoints, Spark, State
+from dagster_ckpt.integration.component.shared_resources import ProjectCheckpoints, ProjectSpark, ProjectState
 from dagster_ckpt.integration.component.sources import (
     UPSTREAM,
     Function,
@@ -120,28 +128,18 @@ class StreamingComponent(dg.Component, dg.Model, dg.Resolvable):
         ),
     ] = Field(default_factory=list)
 
-    mode: Annotated[
-        Literal["available_now", "continuous"],
-        dg.Resolver.default(description="Process the available input, then end; or commit an epoch every interval."),
-    ] = "available_now"
-    checkpoint_interval: Annotated[str | None, text("The time between two epochs of a continuous stream.")] = None
-    autostart: Annotated[
-        bool, dg.Resolver.default(description="The sensor also starts a continuous stream that has never run.")
-    ] = False
-    run_for: Annotated[str, text("A continuous run ends cleanly after this, and the next one begins.")] = "12 hours"
-    shards: Annotated[
-        int, dg.Resolver.default(description="Hash partitions of the keys, a power of two; fixed once there is state.")
-    ] = 8
+    mode: Mode = "available_now"
+    checkpoint_interval: CheckpointInterval = None
+    autostart: Autostart = False
+    run_for: RunFor = "12 hours"
+    shards: Shards = 8
     tasks: Annotated[
         int | None, dg.Resolver.default(description="The most Spark tasks that process the shards of an epoch.")
     ] = None
     max_epochs_per_batch: Annotated[
         int, dg.Resolver.default(description="The most epochs of an upstream that one epoch takes in.")
     ] = 100
-    moved: Annotated[
-        dict[str, str],
-        texts_by_name("The old addresses of source folders or buckets, and the new ones."),
-    ] = Field(default_factory=dict)
+    moved: Moved = Field(default_factory=dict)
     recovery: ResolvedRecovery = None
     run_tags: Annotated[dict[str, str], texts_by_name("Tags of the Dagster runs of its job.")] = Field(
         default_factory=dict
@@ -155,16 +153,8 @@ class StreamingComponent(dg.Component, dg.Model, dg.Resolvable):
     checks: StreamChecks = Field(default_factory=list)
 
     checkpoints: ProjectCheckpoints = None
-    state: Annotated[State | None, dg.Resolver.default(description="The state engine in Spark's Python workers.")] = (
-        None
-    )
-    spark: Annotated[
-        Spark | None,
-        dg.Resolver.default(
-            description="The Spark configuration. Leave it out where the project has the resource.",
-            examples=[{"spark.master": "local[2]"}],
-        ),
-    ] = Field(default=None, repr=False)
+    state: ProjectState = None
+    spark: ProjectSpark = Field(default=None, repr=False)
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:

@@ -1,14 +1,22 @@
 """`StreamingSqlComponent`: a folder of streams in SQL, declared in YAML."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagster_ckpt.integration.component.attribute_schema import with_exact_schema
 from dagster_ckpt.integration.component.check_schedules import StreamChecks
+from dagster_ckpt.integration.component.run_attributes import (
+    Autostart,
+    CheckpointInterval,
+    Mode,
+    Moved,
+    RunFor,
+    Shards,
+)
 from dagster_ckpt.integration.component.scaffolder import StreamingSqlComponentScaffolder
-from dagster_ckpt.integration.component.shared_resources import ProjectCheckpoints, Spark, State
+from dagster_ckpt.integration.component.shared_resources import ProjectCheckpoints, ProjectSpark, ProjectState
 from dagster_ckpt.integration.component.sources import LoadedFunction
 from dagster_ckpt.integration.component.streaming_component import ResolvedRecovery
 from dagster_ckpt.integration.component.templates import text, texts, texts_by_name
@@ -64,22 +72,12 @@ class StreamingSqlComponent(dg.Component, dg.Model, dg.Resolvable):
         dg.Resolver.default(description="The keys of the streams that queries read by these names."),
     ] = Field(default_factory=dict)
 
-    mode: Annotated[
-        Literal["available_now", "continuous"],
-        dg.Resolver.default(description="Process the available input, then end; or commit an epoch every interval."),
-    ] = "available_now"
-    checkpoint_interval: Annotated[str | None, text("The time between two epochs of a continuous stream.")] = None
-    autostart: Annotated[
-        bool, dg.Resolver.default(description="The sensor also starts a continuous stream that has never run.")
-    ] = False
-    run_for: Annotated[str, text("A continuous run ends cleanly after this, and the next one begins.")] = "12 hours"
-    shards: Annotated[
-        int, dg.Resolver.default(description="Hash partitions of the keys, a power of two; fixed once there is state.")
-    ] = 8
-    moved: Annotated[
-        dict[str, str],
-        texts_by_name("The old addresses of source folders or buckets, and the new ones."),
-    ] = Field(default_factory=dict)
+    mode: Mode = "available_now"
+    checkpoint_interval: CheckpointInterval = None
+    autostart: Autostart = False
+    run_for: RunFor = "12 hours"
+    shards: Shards = 8
+    moved: Moved = Field(default_factory=dict)
     recovery: ResolvedRecovery = None
     run_tags: Annotated[dict[str, str], texts_by_name("Tags of the Dagster runs of their jobs.")] = Field(
         default_factory=dict
@@ -94,16 +92,8 @@ class StreamingSqlComponent(dg.Component, dg.Model, dg.Resolvable):
     checks: StreamChecks = Field(default_factory=list)
 
     checkpoints: ProjectCheckpoints = None
-    state: Annotated[State | None, dg.Resolver.default(description="The state engine in Spark's Python workers.")] = (
-        None
-    )
-    spark: Annotated[
-        Spark | None,
-        dg.Resolver.default(
-            description="The Spark configuration. Leave it out where the project has the resource.",
-            examples=[{"spark.master": "local[2]"}],
-        ),
-    ] = Field(default=None, repr=False)
+    state: ProjectState = None
+    spark: ProjectSpark = Field(default=None, repr=False)
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:

@@ -4,46 +4,16 @@ Nothing here loads sqlglot before it is called: Dagster's tools load all public 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Unpack
 
 import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.declared.recovery_policy import Recovery
-from dagster_ckpt.quantities import Duration
+from dagster_ckpt.integration.asset_options import SharedOptions
 
 Source = Callable[..., object]
 """Makes of a Spark session a streaming DataFrame, or the `Stream` of a feed of changes."""
-
-
-class SharedOptions(TypedDict, total=False):
-    """The options of `@streaming_asset` that all tables of some files may have alike."""
-
-    mode: str
-    checkpoint_interval: Duration | None
-    shards: int
-    tasks: int | None
-    run_for: Duration
-    autostart: bool
-    run_tags: Mapping[str, str] | None
-    recovery: Recovery
-    moved: Mapping[str, str] | None
-    max_epochs_per_batch: int
-    key_prefix: str | Sequence[str] | None
-    metadata: Mapping[str, Any] | None
-    tags: Mapping[str, str] | None
-    hooks: AbstractSet[dg.HookDefinition] | None
-    op_tags: Mapping[str, Any] | None
-    group_name: str | None
-    automation_condition: dg.AutomationCondition[Any] | None
-    freshness_policy: Any
-    retry_policy: dg.RetryPolicy | None
-    code_version: str | None
-    owners: Sequence[str] | None
-    kinds: AbstractSet[str] | None
-    pool: str | None
 
 
 def streaming_sql(

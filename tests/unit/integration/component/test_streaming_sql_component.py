@@ -7,10 +7,10 @@ import dagster as dg
 import pytest
 
 from dagster_ckpt import InvalidPipelineError, StreamingSqlComponent
+from dagster_ckpt.integration.asset_options import SharedOptions
 from dagster_ckpt.integration.component.streaming_sql_component import _OPTIONS
 from dagster_ckpt.integration.declared.streaming_function import of_asset
 from dagster_ckpt.integration.recovery.sensor_check import is_watched
-from dagster_ckpt.integration.sql.streaming_sql import SharedOptions
 from tests.unit.integration.component.defs_folder import STORE, WARNINGS_OF_DAGSTER, loaded
 
 pytestmark = WARNINGS_OF_DAGSTER
