@@ -11,8 +11,8 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 
 def keys_in(words: Sequence[str], manifest: Manifest) -> dict[str, pa.Array]:
     """The values of each named column, in order. Raises `InvalidPipelineError` for an invalid value."""
-    keys, names = manifest.pipeline.key_names, dict(manifest.pipeline.columns)
-    known = {names.get(name, name) for spec in manifest.pipeline.tables for name in spec.keys}.union(keys)
+    keys, name_of = manifest.pipeline.key_names, manifest.pipeline.name_of
+    known = {name_of(name) for spec in manifest.pipeline.tables for name in spec.keys}.union(keys)
     texts: dict[str, list[str | None]] = {}
     for word in words:
         name, value = _name_and_value(word, known)
@@ -21,7 +21,7 @@ def keys_in(words: Sequence[str], manifest: Manifest) -> dict[str, pa.Array]:
         if keys and name not in keys and values == [None] and not did_you_mean(name, keys):
             raise InvalidPipelineError(f"a key is COLUMN=VALUE: write --key {keys[0]}={name}. key={list(keys)}")
     fields = [field for spec in manifest.pipeline.tables for field in spec.schema]
-    types = {names.get(field.name, field.name): field.type for field in fields}
+    types = {name_of(field.name): field.type for field in fields}
     return {name: _values(name, values, types.get(name, pa.string())) for name, values in texts.items()}
 
 

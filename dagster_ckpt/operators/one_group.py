@@ -13,7 +13,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
+from dagster_ckpt.operators.operator import Around, Changes, EpochContext, Operator
 from dagster_ckpt.operators.shared.late_rows import is_late_table
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
@@ -22,7 +22,7 @@ _FIELD = pa.field(GROUP, pa.bool_())
 
 
 @dataclass(frozen=True)
-class OneGroup:
+class OneGroup(Around):
     """An operator over all rows together. `inner` is the same operator with the key column `GROUP`."""
 
     pipeline: Pipeline
@@ -52,22 +52,6 @@ class OneGroup:
     def from_pipeline(cls, pipeline: Pipeline, inner: Callable[[Pipeline], Operator]) -> "OneGroup":
         """The same operator from its fingerprint. `inner` makes the ordinary one of a fingerprint."""
         return cls.build(pipeline.inputs[0], lambda keys, source: inner(replace(pipeline, keys=keys, inputs=(source,))))
-
-    @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return self.inner.event_times
-
-    @property
-    def horizon_us(self) -> int | None:
-        return self.inner.horizon_us
-
-    @property
-    def logged(self) -> str | None:
-        return self.inner.logged
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return self.inner.counters
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         # By the hashes, since Arrow forgets how many rows a table has that has no columns, as that of a count alone.

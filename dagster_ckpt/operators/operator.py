@@ -187,6 +187,28 @@ class AppendOnlyTable:
         raise AssertionError("the stream's table is its change log")
 
 
+class Around:
+    """The part of `Operator` shared by operators around another one, `inner`, that change its rows or its table."""
+
+    inner: Operator
+
+    @property
+    def event_times(self) -> tuple[str | None, ...]:
+        return self.inner.event_times
+
+    @property
+    def horizon_us(self) -> int | None:
+        return self.inner.horizon_us
+
+    @property
+    def logged(self) -> str | None:
+        return self.inner.logged
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return self.inner.counters
+
+
 class WithoutTable:
     """The part of `Operator` shared by operators that yield changes, and keep no table of rows that change.
 

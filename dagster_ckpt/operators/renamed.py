@@ -7,13 +7,13 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
+from dagster_ckpt.operators.operator import Around, Changes, EpochContext, Operator
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 
 @dataclass(frozen=True)
-class Renamed:
+class Renamed(Around):
     """An operator whose output has other names, `pipeline.columns`. Its state has those of `inner`.
 
     So other names, and another order of the columns, need no other state.
@@ -42,22 +42,6 @@ class Renamed:
         own = {name: column for column, name in pipeline.columns}
         return cls.build(inner, {name: own[name] for name in pipeline.output.names})
 
-    @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return self.inner.event_times
-
-    @property
-    def horizon_us(self) -> int | None:
-        return self.inner.horizon_us
-
-    @property
-    def logged(self) -> str | None:
-        return self.inner.logged
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return self.inner.counters
-
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         return self.inner.on_rows(number, hashes, rows, state, context)
 
@@ -75,7 +59,6 @@ class Renamed:
 
     def _with_names(self, rows: pa.Table) -> pa.Table:
         """The rows with the table's columns, then those that say what became of a row."""
-        own = {name: column for column, name in self.pipeline.columns}
         beside = [name for name in rows.column_names if name not in self.inner.pipeline.output.names]
-        picked = rows.select([*(own[name] for name in self.pipeline.output.names), *beside])
-        return picked.rename_columns([*self.pipeline.output.names, *beside])
+        renamed = rows.rename_columns([self.pipeline.name_of(name) for name in rows.column_names])
+        return renamed.select([*self.pipeline.output.names, *beside])

@@ -66,8 +66,7 @@ def key_rows(
 
 def _as_readers_see(spec: StateTableSpec, keys: Sequence[str], pipeline: Pipeline) -> StateTableSpec:
     """The key of the state table under the names that it has in the stream's table."""
-    names = dict(pipeline.columns)
-    fields = [spec.schema.field(key).with_name(names.get(key, key)) for key in keys]
+    fields = [spec.schema.field(key).with_name(pipeline.name_of(key)) for key in keys]
     return replace(spec, schema=pa.schema(fields), keys=tuple(field.name for field in fields))
 
 

@@ -12,7 +12,7 @@ from dagster_ckpt.history import Collected, EpochInfo, PinInfo, UpstreamInfo, Ve
 from dagster_ckpt.operators.explained.explanation import Explanation
 from dagster_ckpt.operators.explained.kept import Kept
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition, StateTableSpec
-from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of
+from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, files_of
 
 
 def streams(store: str, newest: Sequence[tuple[EpochInfo, WriterInfo]]) -> Document:
@@ -201,7 +201,7 @@ def _step(number: int, manifest: Manifest) -> Document:
 
 def _state(spec: StateTableSpec, manifest: Manifest) -> Document:
     shards = manifest.runs.get(spec.name, ())
-    runs = {run.name: run for shard in shards for run in shard}.values()  # several shards may share a file
+    runs = files_of(shards)
     return {
         "table": spec.name,
         "keys": list(spec.keys),
@@ -216,7 +216,7 @@ def _state(spec: StateTableSpec, manifest: Manifest) -> Document:
 
 def _kept(kept: Kept, step: int, manifest: Manifest, whole: int) -> Document:
     name = manifest.pipeline.stored(step, kept.table)
-    runs = {run.name: run for shard in manifest.runs.get(name, ()) for run in shard}.values()
+    runs = files_of(manifest.runs.get(name, ()))
     size = sum(run.bytes for run in runs)
     return {
         "table": name,

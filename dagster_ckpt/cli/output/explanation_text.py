@@ -10,7 +10,7 @@ from dagster_ckpt.history import EpochInfo
 from dagster_ckpt.operators.explained.explanation import LABEL_CHARS, ExplainedStep, Explanation
 from dagster_ckpt.operators.explained.kept import Bound
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of
+from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, files_of
 from dagster_ckpt.quantities import span
 
 
@@ -52,7 +52,7 @@ def _sizes(step: ExplainedStep, manifest: Manifest) -> Mapping[str, str]:
     whole, sizes = bytes_of(manifest.runs), dict[str, str]()
     for kept in step.keeps:
         name = manifest.pipeline.stored(step.number, kept.table)
-        files = {run.name: run for shard in manifest.runs.get(name, ()) for run in shard}.values()
+        files = files_of(manifest.runs.get(name, ()))
         if files:
             rows, size = sum(run.rows for run in files), sum(run.bytes for run in files)
             # Rows of files are more than rows of the table: an updated one is in several until they are merged.

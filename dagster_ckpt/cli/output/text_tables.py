@@ -25,6 +25,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     ShardTime,
 )
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER
+from dagster_ckpt.protocol.transitions.epoch_statistics import files_of
 from dagster_ckpt.quantities import duration, span
 
 _ROWS = 50
@@ -373,7 +374,7 @@ def _writing(writer: WriterInfo | None, now: datetime) -> Iterable[tuple[str, st
 
 
 def _state(shards: Sequence[Sequence[RunRef]]) -> str:
-    files = {run.name: run for shard in shards for run in shard}.values()  # several shards may share a file
+    files = files_of(shards)
     if not files:
         return "no file"
     longest = max(map(len, shards))

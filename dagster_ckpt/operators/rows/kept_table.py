@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import Changes, ChangesAlone, EpochContext
+from dagster_ckpt.operators.operator import Around, Changes, ChangesAlone, EpochContext
 from dagster_ckpt.operators.rows.current.counted_rows import CountedRows
 from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
 from dagster_ckpt.operators.shared.checks import pipeline_checks
@@ -22,7 +22,7 @@ TABLE = KEPT_TABLE
 
 
 @dataclass(frozen=True)
-class KeptTable:
+class KeptTable(Around):
     """An operator, and the rows that its changes make, from which the stream's table is derived.
 
     With a row key (`updating_checks.row_key`) there is one state row for each; without one, each distinct row has one,
@@ -48,20 +48,8 @@ class KeptTable:
         return cls(replace(inner.pipeline, tables=(rows.spec, *inner.pipeline.tables)), inner, rows)
 
     @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return self.inner.event_times
-
-    @property
-    def horizon_us(self) -> int | None:
-        return self.inner.horizon_us
-
-    @property
     def logged(self) -> str:
         return TABLE
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return self.inner.counters
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         return self.inner.on_rows(number, hashes, rows, state, context)

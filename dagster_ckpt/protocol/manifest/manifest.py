@@ -268,8 +268,11 @@ class Pipeline:
     @property
     def key_names(self) -> tuple[str, ...]:
         """The key columns as the table has them."""
-        names = dict(self.columns)
-        return tuple(names.get(key, key) for key in self.keys)
+        return tuple(map(self.name_of, self.keys))
+
+    def name_of(self, column: str) -> str:
+        """The name that a column of the operator has in the table."""
+        return next((name for own, name in self.columns if own == column), column)
 
     @property
     def own(self) -> "Pipeline":

@@ -1,6 +1,6 @@
 """What an epoch did, what the stream holds after it, and the totals since it began."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, RunRef, Statistics, StepWork
@@ -66,4 +66,9 @@ def work_of_steps(pipeline: Pipeline, acks: Sequence[ShardAck]) -> tuple[StepWor
 
 def bytes_of(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:
     """The bytes of all runs; a run that several shards share counts once."""
-    return sum({run.name: run.bytes for table in runs.values() for shard in table for run in shard}.values())
+    return sum(run.bytes for run in files_of(shard for table in runs.values() for shard in table))
+
+
+def files_of(shards: Iterable[Sequence[RunRef]]) -> list[RunRef]:
+    """A run of each file of these shards: several shards may share one."""
+    return list({run.name: run for shard in shards for run in shard}.values())

@@ -64,8 +64,7 @@ def row_key(upstream: Pipeline) -> tuple[str, ...] | None:
         keys = list(dict.fromkeys([*upstream.keys, *more]))
     else:
         keys = upstream.tables[0].keys
-    names = dict(upstream.columns)
-    return tuple(names.get(key, key) for key in keys if key != GROUP)
+    return tuple(upstream.name_of(key) for key in keys if key != GROUP)
 
 
 def changes_schema(step: Pipeline) -> pa.Schema:
