@@ -71,7 +71,7 @@ class Played:
         return [{name: change[name] for name in names} for change in changes]
 
     def check_limits(self, so_far: list[list[Row]]) -> None:
-        """What `explained` says of the state holds; `so_far` are the rows that each input has now."""
+        """Check the bounds that `explained` gives against the state; `so_far` has the current rows of each input."""
         for kept in self.explained.keeps:
             held, limit = self.one.live(kept.table).num_rows, kept.limit
             most: Mapping[Bound, int] = {

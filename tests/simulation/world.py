@@ -151,7 +151,7 @@ class World:
 
     @property
     def changes_steps(self) -> bool:
-        """Whether the steps of its one stream change now and then: nobody else reads that, or it would have to stop."""
+        """Whether the steps of its one stream change at times. The stream has no readers, since a change stops them."""
         alone = len(self.all_streams) == 1 and self.character.shape is not None
         chance = Random(f"changed steps of {self.seed}")
         return alone and self.seed >= FIRST_WITH_CHANGED_STEPS and chance.random() < CHANGED_STEPS

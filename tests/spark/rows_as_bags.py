@@ -1,20 +1,22 @@
 """Rows of a table and of a query in batch, so that the two can be compared."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from pyspark.sql import Row
 
 
-def bag(rows: Iterable[Iterable[object]]) -> Counter[object]:
-    """The rows, each with how often it is there."""
-    return Counter(tuple(map(_plain, row)) for row in rows)
+def bag(rows: Iterable[Iterable[object]], number: Callable[[float], object] = float) -> Counter[object]:
+    """The rows, each with how often it is there. Floats are compared as `number` makes them."""
+    return Counter(tuple(_plain(each, number) for each in row) for row in rows)
 
 
-def _plain(value: object) -> object:
+def _plain(value: object, number: Callable[[float], object]) -> object:
     if isinstance(value, Row):
-        return _plain(value.asDict())
+        return _plain(value.asDict(), number)
     if isinstance(value, dict):
-        return tuple(map(_plain, value.values()))
+        return tuple(_plain(each, number) for each in value.values())
+    if isinstance(value, float):
+        return number(value)
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value

@@ -2,15 +2,14 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from math import isnan
 from pathlib import Path
 
 from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.step_parts import Upstream
@@ -18,6 +17,7 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from tests.spark.input_files import drop
+from tests.spark.rows_as_bags import bag
 from tests.spark.streams import StreamUnderTest
 from tests.worlds.examples import TIMES
 from tests.worlds.queries.tables import COLUMNS, EPOCHS, Changing, tables
@@ -52,7 +52,7 @@ def test_the_table_is_what_the_query_gives_in_batch(spark: SparkSession, data: s
         assert stream.epochs
         for epoch in range(1, len(stream.epochs) + 1):
             table = stream.table(OPENED + epoch).to_pylist()
-            assert bag(row.values() for row in table) == expected[epoch - 1], f"after epoch {epoch}"
+            assert bag((row.values() for row in table), nine_digits) == expected[epoch - 1], f"after epoch {epoch}"
 
 
 def in_batch(spark: SparkSession, world: Mapping[str, Changing], query: str) -> list[Counter[object]]:
@@ -62,7 +62,7 @@ def in_batch(spark: SparkSession, world: Mapping[str, Changing], query: str) -> 
         for name, table in world.items():
             spark.createDataFrame(table.rows(epoch), to_spark_schema(table.schema)).createOrReplaceTempView(name)
         try:
-            found.append(bag(spark.sql(query).collect()))
+            found.append(bag(spark.sql(query).collect(), nine_digits))
         except PySparkException as error:
             event(f"no query: {type(error).__name__}")
             assume(False)
@@ -85,14 +85,5 @@ def read(session: SparkSession, root: Path, world: Mapping[str, Changing]) -> Ma
     return found
 
 
-def bag(rows: Iterable[Iterable[object]]) -> Counter[object]:
-    """The rows, each with how often it is there."""
-    return Counter(tuple(map(plain, row)) for row in rows)
-
-
-def plain(value: object) -> object:
-    if isinstance(value, Row):
-        return plain(value.asDict())
-    if isinstance(value, float):
-        return "nan" if isnan(value) else f"{value + 0.0:.9g}"
-    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+def nine_digits(value: float) -> str:
+    return "nan" if isnan(value) else f"{value + 0.0:.9g}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import dagster as dg
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField
 
 from dagster_ckpt.errors import naming
 from dagster_ckpt.integration.declared.parameters import is_static
@@ -20,7 +20,7 @@ from dagster_ckpt.integration.sql.reads import blanked
 from dagster_ckpt.integration.sql.sql_file import Place
 from dagster_ckpt.integration.sql.statements import Kind, Query, SqlColumn, SqlTable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.stream import Stream, behind
+from dagster_ckpt.runtime.declared.stream import Stream, rows_of
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 
 _LINE = re.compile(r"\(?line (\d+),? pos (\d+)\)?")
@@ -86,9 +86,9 @@ def streaming_function(table: SqlTable, inputs: Inputs) -> Function:
         tables |= {name: _read(name, source(spark), table.place) for name, source in inputs.sources.items()}
         with _errors_placed(text):
             made = stream_of_sql(spark, text.text, tables)
-            columns = _columns_of(made)
-        _check_columns(table, columns)
-        if table.kind is Kind.STREAMING_TABLE and _updates(made):
+            rows = rows_of(made)
+        _check_columns(table, [each for each in rows.frame.schema.fields if each.name != CHANGE_TYPE])
+        if table.kind is Kind.STREAMING_TABLE and rows.updating:
             raise table.place.error(
                 "rows of a streaming table only come, and this query changes or deletes rows that it gave before: "
                 "write CREATE MATERIALIZED VIEW.",
@@ -137,20 +137,11 @@ def _errors_placed(text: SparkText) -> Iterator[None]:
         raise at.error("Spark cannot read this query.", reason=_LINE.sub("", reason).strip()) from error
 
 
-def _columns_of(stream: Stream) -> StructType:
-    rows = stream.frame if stream.step is None else behind(stream).frame
-    return StructType([each for each in rows.schema.fields if each.name != CHANGE_TYPE])
-
-
-def _updates(stream: Stream) -> bool:
-    return stream.updating if stream.step is None else behind(stream).updating
-
-
-def _check_columns(table: SqlTable, found: StructType) -> None:
+def _check_columns(table: SqlTable, found: Sequence[StructField]) -> None:
     """Raise `InvalidPipelineError` where the columns that a table declares are not those of its query."""
     if not table.columns:
         return
-    declared, given = [each.name for each in table.columns], found.names
+    declared, given = [each.name for each in table.columns], [each.name for each in found]
     if [name.casefold() for name in declared] != [name.casefold() for name in given]:
         raise table.place.error(
             "the columns of the table are not those of its query: name the same, in the same order.",
@@ -158,7 +149,7 @@ def _check_columns(table: SqlTable, found: StructType) -> None:
             declared=declared,
             query=given,
         )
-    for column, field in zip(table.columns, found.fields, strict=True):
+    for column, field in zip(table.columns, found, strict=True):
         _check_type(table, column, field.dataType)
 
 

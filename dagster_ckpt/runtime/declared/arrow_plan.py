@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, kind_of, plan_of
 from dagster_ckpt.runtime.task.arrow_work import ArrowValue, ArrowWork, ColumnAt, Remainder, Widened
 
 if TYPE_CHECKING:
@@ -20,29 +20,31 @@ def arrow_work_of(rows: "DataFrame", worked: "DataFrame", names: Sequence[str]) 
 
     None: not by selecting, renaming and the arithmetic of `arrow_work` alone.
     """
-    base, node = _plan(rows), _plan(worked)
+    base, node = plan_of(rows), plan_of(worked)
     projects = []
     while not node.fastEquals(base):
         children = list(each_of(node.children()))
-        if len(children) != 1 or _kind(node) not in ("Project", "SubqueryAlias"):
+        if len(children) != 1 or kind_of(node) not in ("Project", "SubqueryAlias"):
             return None
-        if _kind(node) == "Project":
+        if kind_of(node) == "Project":
             projects.append(node)
         [node] = children
-    columns: _Columns = {_number(each): ColumnAt(place) for place, each in enumerate(each_of(node.output()))}
+    columns: _Columns = {column_number(each): ColumnAt(place) for place, each in enumerate(each_of(node.output()))}
     for project in reversed(projects):
-        values = {_number(each): _value(each, columns) for each in each_of(project.projectList())}
+        values = {column_number(each): _value(each, columns) for each in each_of(project.projectList())}
         columns = {number: value for number, value in values.items() if value is not None}
-    by_name = {str(each.name()): columns.get(_number(each)) for each in reversed(list(each_of(_plan(worked).output())))}
+    by_name = {
+        str(each.name()): columns.get(column_number(each)) for each in reversed(list(each_of(plan_of(worked).output())))
+    }
     found = tuple(value for name in names if (value := by_name.get(name)) is not None)
     return found if len(found) == len(names) else None
 
 
 def _value(expression: Any, columns: _Columns) -> ArrowValue | None:
     """The value of an expression over columns; None: it has another meaning, or may have one."""
-    match _kind(expression):
+    match kind_of(expression):
         case "AttributeReference":
-            return columns.get(_number(expression))
+            return columns.get(column_number(expression))
         case "Alias":
             return _value(expression.child(), columns)
         case "Cast":
@@ -58,9 +60,9 @@ def _value(expression: Any, columns: _Columns) -> ArrowValue | None:
 def _whole_literal(expression: Any) -> int | None:
     """The whole number above 0 that is written there, as large as its type allows."""
     bits = _bits(expression)
-    while _kind(expression) == "Cast" and _bits(expression) is not None:
+    while kind_of(expression) == "Cast" and _bits(expression) is not None:
         expression = expression.child()
-    if bits is None or _kind(expression) != "Literal" or _bits(expression) is None:
+    if bits is None or kind_of(expression) != "Literal" or _bits(expression) is None:
         return None
     value = expression.value()
     return int(value) if value is not None and 0 < int(value) < 1 << (bits - 1) else None
@@ -68,16 +70,3 @@ def _whole_literal(expression: Any) -> int | None:
 
 def _bits(expression: Any) -> int | None:
     return _WHOLE_BITS.get(str(expression.dataType().simpleString()))
-
-
-def _number(attribute: Any) -> int:
-    return int(attribute.exprId().id())
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
-def _plan(rows: "DataFrame") -> Any:
-    frame: Any = rows
-    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dagster_ckpt.operators.column_lineage import Work
-from dagster_ckpt.runtime.declared.query_plan import each_of, leaves
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, kind_of, leaves, plan_of
 from dagster_ckpt.runtime.declared.stream import Stream
 
 _BY_COLUMN = {
@@ -35,10 +35,10 @@ def work_of_inputs(stream: Stream) -> tuple[tuple[Work, ...], ...]:
 
 def _work_of(stream: Stream) -> Work:
     if stream.earlier is not None:
-        return _columns_read(_plan(stream.frame), _plan(stream.earlier.changes))
+        return _columns_read(plan_of(stream.frame), plan_of(stream.earlier.changes))
     if stream.upstream is None:
         return None
-    plan = _plan(stream.frame)
+    plan = plan_of(stream.frame)
     relations = [leaf.relation for leaf in leaves(plan)]
     return _columns_read(plan, relations[0]) if len(relations) == 1 else {}
 
@@ -49,27 +49,27 @@ def _columns_read(plan: Any, base: Any) -> Mapping[str, tuple[str, ...]]:
     if found is None:
         return {}
     # The first of a name, as the tasks read it.
-    columns = reversed([(str(each.name()), _number(each)) for each in each_of(plan.output())])
+    columns = reversed([(str(each.name()), column_number(each)) for each in each_of(plan.output())])
     return {name: found[number] for name, number in columns if number in found}
 
 
 def _origins(node: Any, base: Any) -> _Origins | None:
     """The origins of all columns of a plan. None: it does not read the base."""
     if node.fastEquals(base):
-        return {_number(each): (str(each.name()),) for each in each_of(node.output())}
+        return {column_number(each): (str(each.name()),) for each in each_of(node.output())}
     children = list(each_of(node.children()))
     if not children:
         return {} if node.sameResult(base) else None  # the base once more, under other numbers
     below = [_origins(child, base) for child in children]
     if all(each is None for each in below):
         return None
-    if _kind(node) not in _BY_COLUMN:
+    if kind_of(node) not in _BY_COLUMN:
         return {}
     found = _Origins()
     for child, its in zip(children, below, strict=True):
-        found.update(dict.fromkeys(map(_number, each_of(child.output())), ()) if its is None else its)
+        found.update(dict.fromkeys(map(column_number, each_of(child.output())), ()) if its is None else its)
     for number, expression in _computed(node):
-        read = [_number(each) for each in each_of(expression.references().toSeq())]
+        read = [column_number(each) for each in each_of(expression.references().toSeq())]
         if all(each in found for each in read):
             found[number] = tuple(sorted({name for each in read for name in found[each]}))
     return found
@@ -77,21 +77,9 @@ def _origins(node: Any, base: Any) -> _Origins | None:
 
 def _computed(node: Any) -> Iterator[tuple[int, Any]]:
     """The columns that a node adds, by Spark's number of each, and the expression that it is computed by."""
-    if _kind(node) == "Project":
+    if kind_of(node) == "Project":
         for each in each_of(node.projectList()):
-            yield _number(each), each
-    elif _kind(node) == "Generate":
+            yield column_number(each), each
+    elif kind_of(node) == "Generate":
         for each in each_of(node.generatorOutput()):
-            yield _number(each), node.generator()
-
-
-def _plan(frame: Any) -> Any:
-    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
-
-
-def _number(named: Any) -> int:
-    return int(named.exprId().id())
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
+            yield column_number(each), node.generator()

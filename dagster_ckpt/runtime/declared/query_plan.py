@@ -64,7 +64,13 @@ def analysed_plan(asset: str, frame: object) -> Any:
         raise InvalidPipelineError(
             f"the DataFrame does not stream: read it with spark.readStream, not spark.read. asset={asset}"
         )
-    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
+    return plan_of(frame)
+
+
+def plan_of(frame: AnyDataFrame) -> Any:
+    """Spark's analysed plan of a DataFrame that is known to have one."""
+    internal: Any = frame
+    return internal._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
 
 
 def needs_steps(frame: AnyDataFrame) -> bool:
@@ -72,9 +78,7 @@ def needs_steps(frame: AnyDataFrame) -> bool:
 
     A watermark is no state.
     """
-    internal: Any = frame
-    plan = internal._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
-    found = [node for node in nodes(plan) if node.isStreaming()]
+    found = [node for node in nodes(plan_of(frame)) if node.isStreaming()]
     stateful = (node for node in found if _stateful(node) is not None)
     return any(kind_of(node) != "EventTimeWatermark" for node in stateful) or any(
         kind_of(node) == "LogicalRDD" for node in found
@@ -109,8 +113,7 @@ def check_streams(frame: AnyDataFrame) -> None:
         return
     jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-    plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
-    checker.checkForStreaming(plan, jvm.org.apache.spark.sql.streaming.OutputMode.Append())
+    checker.checkForStreaming(plan_of(frame), jvm.org.apache.spark.sql.streaming.OutputMode.Append())
 
 
 def refuse_unknown_state(asset: str) -> None:
@@ -154,3 +157,8 @@ def each_of(items: Any) -> Iterator[Any]:
 def kind_of(node: Any) -> str:
     """The name of the class of a plan's node or an expression."""
     return str(node.productPrefix()) or str(node.getClass().getSimpleName()).rstrip("$")
+
+
+def column_number(attribute: Any) -> int:
+    """Spark's number of a column: one that goes on unchanged keeps it."""
+    return int(attribute.exprId().id())

@@ -12,7 +12,7 @@ from py4j.java_gateway import is_instance_of
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of
+from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of, plan_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 
 if TYPE_CHECKING:
@@ -232,20 +232,15 @@ def _check_expression(expression: _Expression, text: str) -> None:
         )
 
 
-def _plan(rows: "DataFrame") -> Any:
-    frame: Any = rows
-    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
-
-
 def _attributes(rows: "DataFrame") -> dict[str, int]:
     """Spark's number of each column: a column that goes on unchanged keeps it."""
-    found = (re.fullmatch(r"(.*)#(\d+).*", str(each.toString()), re.DOTALL) for each in each_of(_plan(rows).output()))
+    found = (re.fullmatch(r"(.*)#(\d+).*", str(each.toString()), re.DOTALL) for each in each_of(plan_of(rows).output()))
     return {each[1]: int(each[2]) for each in found if each}
 
 
 def _added(rows: "DataFrame", worked: "DataFrame") -> Iterator[Any]:
     """The plan nodes of the result that those of the rows do not have, the last first."""
-    base, node = _plan(rows), _plan(worked)
+    base, node = plan_of(rows), plan_of(worked)
     while not node.fastEquals(base):
         yield node
         children = list(each_of(node.children()))

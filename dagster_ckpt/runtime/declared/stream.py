@@ -102,7 +102,7 @@ class Stream:
             return
         query = as_steps(self.frame)
         if query is not None:  # what Spark would keep state for is steps: this stream is behind them
-            rows = query if query.step is None else behind(query)
+            rows = rows_of(query)
             for name in ("frame", "upstream", "earlier", "work"):
                 object.__setattr__(self, name, getattr(rows, name))
 
@@ -162,7 +162,8 @@ class Stream:
         Raises `InvalidPipelineError` for a condition on an updating table that depends on anything else, such as the
         time.
         """
-        return self._worked(lambda rows: rows.where(condition), row_work.text_of_condition(condition))
+        text = row_work.text_of_condition(condition)
+        return self._worked(lambda rows: rows.where(condition), lambda _: text)
 
     def select(self, *columns: "str | Column") -> "Stream":
         """These columns instead, each a name or an expression in Spark's SQL, or a Column.
@@ -194,10 +195,10 @@ class Stream:
         """
         return self._worked(function)
 
-    def _worked(self, work: Work, text: str | None = None) -> "Stream":
-        """This stream with stateless work on its rows. `text` describes it, None: as Spark's plan does."""
+    def _worked(self, work: Work, describe: "Callable[[DataFrame], str] | None" = None) -> "Stream":
+        """This stream with stateless work on its rows. `describe` gives its text, None: as Spark's plan does."""
         if self.step is not None:
-            return behind(self)._worked(work, text)  # noqa: SLF001  (another stream)
+            return behind(self)._worked(work, describe)  # noqa: SLF001  (another stream)
         if isinstance(self.frame, UnreadFrame):
             return self
         frame = work(self.frame)
@@ -207,7 +208,7 @@ class Stream:
             done.check_partitions()
         if self.upstream is None or not self.updating:
             return replace(self, frame=frame, earlier=earlier)
-        described = done.text if text is None else text
+        described = done.text if describe is None else describe(frame)
         done.check_judges_by_values(described)
         described = done.with_zone(described)
         before, key = self.upstream.where, self.upstream.row_key
@@ -624,10 +625,10 @@ def global_aggregate(stream: Stream, aggregations: Mapping[str, Aggregation]) ->
     return stream._with_step(step)  # noqa: SLF001  (a step that Stream has no method for)
 
 
-def worked_by(stream: Stream, work: Work, text: str) -> Stream:
-    """The stream with stateless work of a query on its rows, which `text` describes in the step's fingerprint."""
-    worked = stream._worked(work, text)  # noqa: SLF001  (work with a text of its own)
-    return worked if worked.updating else replace(worked, work=text)
+def worked_by(stream: Stream, work: Work, describe: "Callable[[DataFrame], str]") -> Stream:
+    """The stream with stateless work of a query on its rows; `describe` gives its text in the step's fingerprint."""
+    worked = stream._worked(work, describe)  # noqa: SLF001  (work with a text of its own)
+    return worked if worked.updating else replace(worked, work=describe(worked.frame))
 
 
 def as_it_ends(stream: Stream) -> Stream:
@@ -639,6 +640,11 @@ def as_it_ends(stream: Stream) -> Stream:
 
 class UnreadFrame:
     """Stands for the rows of a source that is not read yet: any column may be there."""
+
+
+def rows_of(stream: Stream) -> Stream:
+    """The stream of the rows of a table: behind the step, where the stream ends in one."""
+    return stream if stream.step is None else behind(stream)
 
 
 def behind(stream: Stream) -> Stream:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of, nodes
+from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of, nodes, plan_of
 
 Node = Any
 """A node of a logical plan, in the JVM."""
@@ -74,6 +74,7 @@ class Catalyst:
         catalyst = sql.catalyst
         self.expressions, self.logical = _Package(catalyst.expressions), _Package(catalyst.plans.logical)
         self._planning, self._plans = _Package(catalyst.planning), _Package(catalyst.plans)
+        self._rules = _Package(catalyst.optimizer)
         self._aggregates, self._types = _Package(catalyst.expressions.aggregate), _Package(sql.types)
         self._to_seq, self._some = jvm.PythonUtils.toSeq, jvm.scala.Some
         self._nil, self._none = self.seq(()), jvm.scala.Option.empty()
@@ -108,9 +109,7 @@ class Catalyst:
 
     def analysed(self, frame: DataFrame) -> Node:
         """The plan of a DataFrame, resolved."""
-        internal: Any = frame
-        plan: Node = internal._jdf.queryExecution().analyzed()
-        return plan
+        return plan_of(frame)
 
     def of_sql(self, text: str) -> Node:
         """The resolved plan of a query. Raises Spark's errors about the text.
@@ -156,9 +155,8 @@ class Catalyst:
 
     def collapsed(self, plan: Node) -> Node:
         """The plan with filters below projections, each of them once, and without columns that nothing reads."""
-        rules = self._jvm.org.apache.spark.sql.catalyst.optimizer
         for name in ("PushDownPredicates", "ColumnPruning", "CollapseProject", "CombineFilters"):
-            plan = getattr(getattr(rules, f"{name}$"), "MODULE$").apply(plan)
+            plan = self._rules.single(name).apply(plan)
         return plan
 
     def aggregate_of(self, node: Node) -> tuple[list[Expression], list[Expression], list[Expression], Node]:

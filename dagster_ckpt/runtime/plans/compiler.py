@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
 from dagster_ckpt.runtime.plans.aggregates import aggregation_of, arguments_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
@@ -233,8 +233,8 @@ class Compiler:
         output = list(each_of(node.output()))
         names = [f"c{number}" for number in range(len(output))]
         rows = self.part(child).columns(output, names)
-        wanted = {int(each.exprId().id()) for each in each_of(node.keys())}
-        keys = [name for name, each in zip(names, output, strict=True) if int(each.exprId().id()) in wanted]
+        wanted = {column_number(each) for each in each_of(node.keys())}
+        keys = [name for name, each in zip(names, output, strict=True) if column_number(each) in wanted]
         if len(keys) == len(names):
             made = rows.distinct()
         else:

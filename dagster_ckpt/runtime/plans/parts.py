@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.declared.stream import Stream, behind, worked_by
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
+from dagster_ckpt.runtime.declared.stream import Stream, behind, rows_of, worked_by
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.work_text import text_of
 
@@ -60,8 +60,7 @@ class Part:
             aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
             return catalyst.frame(catalyst.project([*aliases, *beside], below))
 
-        rows = self.stream if self.stream.step is None else behind(self.stream)
-        return worked_by(rows, work, text_of(catalyst, catalyst.analysed(work(rows.frame))))
+        return worked_by(rows_of(self.stream), work, lambda made: text_of(catalyst, catalyst.analysed(made)))
 
     def table(self, names: Sequence[str]) -> Stream:
         """The stream whose table has these rows, with these names for the part's own columns.
@@ -83,7 +82,8 @@ class Part:
         assert made.earlier is not None, "it is behind the step"
         plan = self.catalyst.collapsed(self.catalyst.analysed(made.frame))
         before = {
-            _id(each): str(each.name()) for each in each_of(self.catalyst.analysed(made.earlier.changes).output())
+            column_number(each): str(each.name())
+            for each in each_of(self.catalyst.analysed(made.earlier.changes).output())
         }
         if self.catalyst.kind(plan) != "Project" or list(each_of(plan.child().children())):
             return None
@@ -92,18 +92,14 @@ class Part:
             own = each.child() if self.catalyst.kind(each) == "Alias" else each
             if self.catalyst.kind(own) != "AttributeReference":
                 return None
-            origins.append((name, before[_id(own)]))
+            origins.append((name, before[column_number(own)]))
         whole = sorted(name for name in before.values() if name != CHANGE_TYPE)
         return origins if sorted(own for _, own in origins) == whole else None
 
 
-def _id(attribute: Expression) -> int:
-    return int(attribute.exprId().id())
-
-
 def changes(stream: Stream) -> bool:
     """Whether rows of the stream, which ends in a step or is an upstream's table, can be taken back."""
-    return stream.updating if stream.step is None else behind(stream).updating
+    return rows_of(stream).updating
 
 
 def types_of(stream: Stream, count: int) -> list[str]:

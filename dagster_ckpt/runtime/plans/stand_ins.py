@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.stream import Stream, behind
+from dagster_ckpt.runtime.declared.stream import Stream, rows_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst
 
 _streams: dict[tuple[str, int], Stream] = {}
@@ -18,7 +18,7 @@ def dataframe_of(stream: Stream, session: SparkSession | None = None) -> DataFra
             "a query brings rows together by itself: leave key_by out of a stream that it reads. "
             f"keys={', '.join(stream.keys)}"
         )
-    rows = stream.frame if stream.step is None else behind(stream).frame
+    rows = rows_of(stream).frame
     session = session or rows.sparkSession
     frame, number = Catalyst(session).stand_in(rows.drop(CHANGE_TYPE))
     _streams[_application(session), number] = stream

@@ -5,9 +5,9 @@ source have their names; columns of an earlier step have those by position (`com
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from dagster_ckpt.runtime.declared.query_plan import each_of, nodes
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nodes
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 
 _FIELDS_MAX = 100_000
@@ -16,26 +16,27 @@ _FIELDS_MAX = 100_000
 
 def text_of(catalyst: Catalyst, plan: Node) -> str:
     """What the plan does with the rows of its leaves, from the first on."""
-    plan = catalyst.collapsed(plan)
-    found = list(nodes(plan))
-    of_leaves = {_id(each): str(each.name()) for node in found if _is_leaf(node) for each in each_of(node.output())}
-    names = {_id(each): str(each.name()) for node in found for each in each_of(node.output())}
-    return _labelled("; ".join(_lines(catalyst, found)), names, of_leaves)
+    lines: list[str] = []
+    names: dict[int, str] = {}
+    of_leaves: dict[int, str] = {}
+    for node in nodes(catalyst.collapsed(plan)):
+        columns = list(each_of(node.output()))
+        named = {column_number(each): str(each.name()) for each in columns}
+        names |= named
+        if list(each_of(node.children())):
+            lines.append(_as_sql(str(node.simpleString(_FIELDS_MAX)).strip(" ~")))
+            continue
+        of_leaves |= named
+        if not node.isStreaming() and not catalyst.is_empty(node):  # a table beside the stream
+            lines.append(f"{catalyst.kind(node)} {', '.join(str(each.toString()) for each in columns)}")
+    return _labelled("; ".join(reversed(lines)), names, of_leaves)
 
 
 def in_canonical_order(expressions: Sequence[Expression], below: Node) -> list[Expression]:
     """Expressions over the rows of a node in an order that follows from what they compute, not from the query."""
-    names = {_id(each): str(each.name()) for each in each_of(below.output())}
+    names = {column_number(each): str(each.name()) for each in each_of(below.output())}
     places = {number: f"c{place}" for place, number in enumerate(names)}
     return sorted(expressions, key=lambda each: _labelled(str(each.toString()), names, places))
-
-
-def _lines(catalyst: Catalyst, found: list[Node]) -> Iterator[str]:
-    for node in reversed(found):
-        if not _is_leaf(node):
-            yield _as_sql(str(node.simpleString(_FIELDS_MAX)).strip(" ~"))
-        elif not node.isStreaming() and not catalyst.is_empty(node):  # a table beside the stream
-            yield f"{catalyst.kind(node)} {node.output().mkString(', ')}"
 
 
 def _as_sql(line: str) -> str:
@@ -57,11 +58,3 @@ def _labelled(text: str, names: dict[int, str], of_leaves: dict[int, str]) -> st
         return labels.setdefault(number, f"_{len(labels) - len(of_leaves) + 1}")
 
     return re.sub(f"({pattern})(?![0-9])L?", label, text)
-
-
-def _id(attribute: object) -> int:
-    return int(attribute.exprId().id())  # type: ignore[attr-defined]  # in the JVM
-
-
-def _is_leaf(node: Node) -> bool:
-    return not list(each_of(node.children()))
