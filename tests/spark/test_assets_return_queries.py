@@ -76,6 +76,42 @@ def test_names_and_their_order_need_no_other_state(stream: StreamUnderTest, tmp_
     }
 
 
+def test_a_filter_or_an_expression_above_the_groups_keeps_their_state(stream: StreamUnderTest, tmp_path: Path) -> None:
+    folder = tmp_path / "flights"
+    folder.mkdir()
+    groups = "SELECT carrier, count(*) AS n, max(delay) AS worst FROM flights GROUP BY carrier"
+    rows = [("UA", 5), ("UA", 7), ("AA", 1), ("DL", 3), ("DL", 9), ("DL", 4)]
+    worst: dict[str, int] = {}
+    for number, (text, (carrier, delay)) in enumerate(
+        zip(
+            (
+                groups,
+                f"{groups} HAVING n > 1",
+                f"{groups} HAVING n > 1 AND worst < 8",
+                f"SELECT carrier, n, worst * 10 AS worst FROM ({groups})",
+                f"SELECT upper(carrier) AS carrier, n, worst FROM ({groups}) WHERE worst > 3",
+                groups,
+            ),
+            rows,
+            strict=True,
+        )
+    ):
+        for old in folder.iterdir():
+            old.unlink()  # what was read is gone: only the state has it
+        drop(folder, number, flights((carrier, "JFK", delay)))
+        stream.run(of_text(folder, text))
+        worst[carrier] = max(delay, worst.get(carrier, 0))
+        counted = {carrier: sum(row[0] == carrier for row in rows[: number + 1]) for carrier in worst}
+        found = {row["carrier"]: (row["n"], row["worst"]) for row in stream.rows()}
+        of_all = {carrier: (counted[carrier], worst[carrier]) for carrier in worst}
+        assert found == {
+            carrier: (n, most * (10 if number == 3 else 1))
+            for carrier, (n, most) in of_all.items()
+            if (n > 1 or number not in (1, 2)) and (most < 8 or number != 2) and (most > 3 or number != 4)
+        }
+        assert stream.history().manifest().table_rows == len(found)
+
+
 def test_a_dataframe_with_groups_is_returned_or_worked_on() -> None:
     def averages(flights: Stream) -> DataFrame:
         return flights.frame.groupBy("carrier", "origin").agg(F.avg("delay").alias("delay"), F.count("*").alias("n"))

@@ -53,6 +53,16 @@ class StepChange:
         return not list(self.obstacles())
 
     @property
+    def is_of_rows_alone(self) -> bool:
+        """Whether no state of its own is lost or begun: just steps that have rows of kept ones changed (`mirror`).
+
+        So it is if a filter or an expression behind the last step with state is another one, is new or is gone.
+        """
+        begun = [step for number, step in enumerate(self.after.steps) if number not in self.kept]
+        steps = [*(self.before.steps[number] for number in self.dropped), *begun]
+        return self.can_restart and all(step.operator == "mirror" for step in steps)
+
+    @property
     def read(self) -> frozenset[int]:
         """The kept steps that a changed one reads, by their new numbers."""
         return frozenset(

@@ -25,6 +25,7 @@ from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.protocol.transitions.well_formed import malformed
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.subscribers import read_subscribers
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT, read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
 
@@ -176,12 +177,12 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
         return opened(newest, opening.owner, pipeline, _stamp(chain.clock), opening.moves)
 
     if opening.from_epoch is None or opening.root_run in newest.rollbacks:
-        return opened_with(_pipeline(newest, opening))
+        return opened_with(_pipeline(chain, newest, opening))
     if opening.from_epoch == EMPTY:
         return rolled_back(opened_with(opening.pipeline), None, opening.root_run)
     target = _retained(chain, newest, opening.from_epoch)
     _check_sound(target, newest)
-    return rolled_back(opened_with(_pipeline(target, opening)), target, opening.root_run, opening.moves)
+    return rolled_back(opened_with(_pipeline(chain, target, opening)), target, opening.root_run, opening.moves)
 
 
 def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening: Opening) -> Manifest | None:
@@ -248,10 +249,11 @@ def _named(owner: Owner) -> str:
     return f"'asset {owner.asset_key} of instance {owner.instance}{location}'"
 
 
-def _pipeline(shown: Manifest, opening: Opening) -> Pipeline:
+def _pipeline(chain: ManifestChain, shown: Manifest, opening: Opening) -> Pipeline:
     """The pipeline with which the opening shows what `shown` does. Raises `IncompatibleStateError` for another one.
 
-    Where changed steps may start over, it is the one that made the state: an epoch brings the new steps.
+    Where changed steps may start over, it is the one that made the state: an epoch brings the new steps. They may if
+    the opening says so, and by themselves where no state is lost and no reader of the stream has to stop.
     """
     if shown.epoch == EMPTY:
         return opening.pipeline  # there is no state that it could not fit
@@ -265,12 +267,14 @@ def _pipeline(shown: Manifest, opening: Opening) -> Pipeline:
             f"back, or begin a new one under another name, with an empty table. delivery={shown.stream}"
         )
     change = StepChange.between(before, opening.pipeline, opening.timed_steps)
-    if opening.restart_steps and change.can_restart:
+    readers = [each.stream for each in read_subscribers(chain)] if change.is_of_rows_alone else []
+    if change.can_restart and (opening.restart_steps or (change.is_of_rows_alone and not readers)):
         _log.warning("the stream's steps have changed. %s. stream=%s", change.text(), shown.stream)
         return before
+    stops = f"what reads the stream would have to begin again: {', '.join(sorted(readers))}; " if readers else ""
     raise IncompatibleStateError(
         f"the pipeline changed and no longer fits the state of epoch {shown.epoch}: {'; '.join(changes)}. "
-        f"Change it back; {change.advice()}"
+        f"Change it back; {stops}{change.advice()}"
         'if a source\'s folder or bucket has moved, set moved={"old": "new"}; or start again '
         "from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
         f"or keep the old stream and start a new one with fork(..., epoch=0). stream={shown.stream}"

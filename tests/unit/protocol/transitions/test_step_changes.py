@@ -106,6 +106,27 @@ def test_what_stands_in_the_way_is_named(before: Pipeline, after: Pipeline, why:
     assert why in "; ".join(change.obstacles())
 
 
+FILTERED = steps(ORDERS, SHOPS, replace(a_step("large", 1), operator="mirror"))
+FILTERED_BY_MORE = steps(ORDERS, SHOPS, replace(a_step("larger", 1), operator="mirror"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "alone"),
+    [
+        pytest.param(FILTERED, FILTERED_BY_MORE, True, id="another-filter"),
+        pytest.param(steps(ORDERS, SHOPS), FILTERED, True, id="a-new-filter"),
+        pytest.param(FILTERED, steps(ORDERS, SHOPS), True, id="a-filter-gone"),
+        pytest.param(FILTERED, THREE, False, id="a-step-with-state-begins"),
+        pytest.param(THREE, FILTERED, False, id="a-step-with-state-is-dropped"),
+        pytest.param(FILTERED, steps(a_step("x", "s"), *FILTERED_BY_MORE.steps[1:]), False, id="nothing-is-kept"),
+    ],
+)
+def test_a_filter_behind_all_state_is_told_from_other_changes(
+    before: Pipeline, after: Pipeline, *, alone: bool
+) -> None:
+    assert StepChange.between(before, after).is_of_rows_alone == alone
+
+
 def test_a_last_step_that_only_appended_gives_the_rows_of_its_files() -> None:
     windows = replace(ORDERS, appends=True)
     after = steps(windows, SHOPS)

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
-from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.ids import Epoch, Shard, StreamUuid
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.epochs.lineage import lineage_epochs
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Pipeline, StateTableSpec
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.subscribers import subscribe
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.worlds.clock import StillClock
@@ -83,6 +85,19 @@ def test_without_the_option_nothing_is_changed_and_the_error_says_what_would_be_
         opened(store, replace(PIPELINE, keys=("delay",)))
     assert "restart_steps" not in str(caught.value)
     assert ManifestChain(store, CLOCK).newest() == old
+
+
+def test_a_filter_behind_all_state_begins_without_the_option_unless_it_stops_a_reader(opened: Any) -> None:
+    filtered = replace(TWO, operator="mirror", parameters={"where": "total > 5"})
+    store = a_store()
+    old = of_one_step(opened, store)
+    writer = opened(store, filtered, restart_steps=False)
+    assert (writer.manifest.pipeline, writer.changed_pipeline) == (PIPELINE, filtered)
+    writer.close("it began nothing")
+    subscribe(ManifestChain(store, CLOCK), Subscriber("reports", StreamUuid("r"), old.epoch))
+    with pytest.raises(IncompatibleStateError, match="have to begin again: reports; with restart_steps: true"):
+        opened(store, filtered, restart_steps=False)
+    assert opened(store, filtered).changed_pipeline == filtered
 
 
 @pytest.mark.parametrize(("fault", "begun"), [(Fault.LOST_REQUEST, False), (Fault.LOST_REPLY, True)])
