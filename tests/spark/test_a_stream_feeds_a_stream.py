@@ -29,7 +29,7 @@ from tests.spark.streams import FAST, StreamUnderTest
 from tests.unit.history.made_streams import MadeStream, departures
 from tests.worlds.graph_stream import GraphStream
 
-pytestmark = pytest.mark.reads_streams
+pytestmark = [pytest.mark.reads_streams, pytest.mark.slow]
 
 ROWS = pa.schema([("k", pa.string()), ("v", pa.int64())])
 PATIENT = replace(FAST, tolerable_failures=0)

@@ -23,6 +23,8 @@ from tests.spark.input_files import drop
 from tests.spark.rows_as_bags import bag
 from tests.spark.streams import StreamUnderTest
 
+pytestmark = pytest.mark.slow
+
 EPOCHS = 3
 OPENED = 1
 """The epoch in which a stream is opened has no rows."""

@@ -15,6 +15,8 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.spark.test_several_steps import EPOCHS, Crash, drop, rows_of
 
+pytestmark = pytest.mark.slow
+
 OLD, NEW = EPOCHS[:3], EPOCHS[3:]
 Steps = Callable[[SparkSession, Path], Stream]
 
