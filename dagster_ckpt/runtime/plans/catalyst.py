@@ -91,6 +91,12 @@ class Catalyst:
         """The name of a node's or an expression's class."""
         return kind_of(node)
 
+    def line_of(self, part: Node | Expression) -> int | None:
+        """The line of the query's text in which a node or an expression begins; None for what has another origin."""
+        origin = part.origin()
+        # Of a view the text is another one.
+        return None if origin.objectName().isDefined() else self.optional(origin.line())
+
     @staticmethod
     def optional(option: Any) -> Any:
         """The value of an `Option`, or None."""

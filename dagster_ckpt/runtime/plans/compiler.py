@@ -18,7 +18,7 @@ from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
-from dagster_ckpt.runtime.plans.refusals import refused
+from dagster_ckpt.runtime.plans.refusals import located, naming_columns, refused
 from dagster_ckpt.runtime.plans.sessions import SessionKey, of_sessions
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
 from dagster_ckpt.runtime.plans.work_text import in_canonical_order
@@ -77,10 +77,11 @@ def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
     for node in catalyst.with_subqueries(plan):
         for each in catalyst.expressions_of(node):
             if catalyst.kind(each) in _OF_THE_MOMENT:
-                raise InvalidPipelineError(
-                    "each row would have to change as time goes by: compare columns, or have the time of day in a "
-                    f"column of the source. found={each.sql()}"
-                )
+                with located(catalyst, each):
+                    raise InvalidPipelineError(
+                        "each row would have to change as time goes by: compare columns, or have the time of day in a "
+                        f"column of the source. found={each.sql()}"
+                    )
 
 
 class Compiler:
@@ -96,9 +97,10 @@ class Compiler:
             return self._leaf(node)
         node = self._without_scalar_subqueries(node)
         make = _MAKERS.get(self.catalyst.kind(node))
-        if make is None:
-            raise refused(self.catalyst.kind(node), str(node.nodeName()))
-        return make(self, node)
+        with located(self.catalyst, node):
+            if make is None:
+                raise refused(self.catalyst.kind(node), str(node.nodeName()))
+            return make(self, node)
 
     def _leaf(self, node: Node) -> Part:
         """Rows that Spark reads, or those of a stream that the node stands for."""
@@ -170,8 +172,9 @@ class Compiler:
             for part in parts
         ]
         whole = typed[0]
-        for other in typed[1:]:
-            whole = whole.union(other)
+        with naming_columns(names, output):
+            for other in typed[1:]:
+                whole = whole.union(other)
         return Part(catalyst, tuple(output), stream=whole, attributes=tuple(output))
 
     def aggregated(self, node: Node) -> Part:
@@ -201,23 +204,26 @@ class Compiler:
         arguments: list[Expression] = []
         aggregations = {}
         for number, call in enumerate(calls):
-            own = arguments_of(catalyst, call)
-            names = [f"v{len(arguments) + place}" for place in range(len(own))]
+            with located(catalyst, call.aggregateFunction()):
+                own = arguments_of(catalyst, call)
+                names = [f"v{len(arguments) + place}" for place in range(len(own))]
+                aggregations[f"a{number}"] = aggregation_of(catalyst, call, names)
             arguments += own
-            aggregations[f"a{number}"] = aggregation_of(catalyst, call, names)
         value_names = [f"v{number}" for number in range(len(arguments))]
         rows = self.part(below).columns([*flat, *arguments], [*key_names, *value_names])
-        if keys and isinstance(keys[-1], SessionKey):
-            made = of_sessions(rows, key_names, aggregations)
-        elif not calls:
-            made = rows.distinct()
-        elif keys:
-            made = rows.key_by(*key_names).aggregate(**aggregations)
-        else:
-            made = global_aggregate(rows, aggregations)
+        with naming_columns([*key_names, *value_names, *aggregations], [*flat, *arguments, *calls]):
+            if keys and isinstance(keys[-1], SessionKey):
+                made = of_sessions(rows, key_names, aggregations)
+            elif not calls:
+                made = rows.distinct()
+            elif keys:
+                made = rows.key_by(*key_names).aggregate(**aggregations)
+            else:
+                made = global_aggregate(rows, aggregations)
+            types = types_of(made, len(calls))
         output = tuple(each_of(node.output()))
         stand = [catalyst.alias(each, name).toAttribute() for each, name in zip(flat, key_names, strict=True)]
-        typed = zip(calls, types_of(made, len(calls)), strict=True)
+        typed = zip(calls, types, strict=True)
         raw = [catalyst.attribute_like(call.resultAttribute(), type_) for call, type_ in typed]
         columns = iter(stand)
         of_ordered = [key.value([next(columns) for _ in own]) for key, own in zip(keys, of_keys, strict=True)]
@@ -235,11 +241,12 @@ class Compiler:
         rows = self.part(child).columns(output, names)
         wanted = {column_number(each) for each in each_of(node.keys())}
         keys = [name for name, each in zip(names, output, strict=True) if column_number(each) in wanted]
-        if len(keys) == len(names):
-            made = rows.distinct()
-        else:
-            by = [f"{name} asc" for name in names if name not in keys]
-            made = rows.key_by(*keys).top(1, by=by)
+        with naming_columns(names, output):
+            if len(keys) == len(names):
+                made = rows.distinct()
+            else:
+                by = [f"{name} asc" for name in names if name not in keys]
+                made = rows.key_by(*keys).top(1, by=by)
         return Part(catalyst, tuple(output), stream=made, attributes=tuple(output))
 
     def _without_scalar_subqueries(self, node: Node) -> Node:

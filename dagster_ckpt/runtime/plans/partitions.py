@@ -13,6 +13,7 @@ from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of
 from dagster_ckpt.runtime.plans.parts import Part, types_of
 
+from dagster_ckpt.runtime.plans.refusals import located, naming_columns
 if TYPE_CHECKING:
     from dagster_ckpt.runtime.plans.compiler import Compiler
 
@@ -81,17 +82,17 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
     functions: dict[str, Over] = {}
     for number, named in enumerate(calls):
         call = named.child()
-        of_one = arguments_of(catalyst, call.windowFunction())
-        names = [f"v{len(arguments) + place}" for place in range(len(of_one))]
+        with located(catalyst, call):
+            of_one = arguments_of(catalyst, call.windowFunction())
+            names = [f"v{len(arguments) + place}" for place in range(len(of_one))]
+            functions[f"a{number}"] = function_of(catalyst, call, names)
         arguments += of_one
-        functions[f"a{number}"] = function_of(catalyst, call, names)
     stream = rows.stream(compiler, arguments)
     by = rows.by or [f"{rows.names[0]} asc"]  # without an order all rows of the partition are one frame
-    made = stream.over(by, **functions)
-    results = [
-        catalyst.attribute_like(each.toAttribute(), type_)
-        for each, type_ in zip(calls, types_of(made, len(calls)), strict=True)
-    ]
+    with naming_columns([*functions, *(f"v{number}" for number in range(len(arguments)))], [*calls, *arguments]):
+        made = stream.over(by, **functions)
+        types = types_of(made, len(calls))
+    results = [catalyst.attribute_like(each.toAttribute(), type_) for each, type_ in zip(calls, types, strict=True)]
     stand = [*rows.stand_ins(catalyst), *[catalyst.alias(each, "v").toAttribute() for each in arguments]]
     own = [
         catalyst.alias(catalyst.cast(one, each.dataType()), str(each.name()), each.toAttribute())
