@@ -7,13 +7,16 @@ equals another one is one step.
 
 from collections.abc import Callable, Mapping, Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
-from dagster_ckpt.runtime.plans.aggregates import aggregation_of, arguments_of
+from dagster_ckpt.runtime.plans.aggregates import aggregation_of, arguments_of, is_pivot, without_pivots
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.constants import constants
 from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
@@ -21,6 +24,7 @@ from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns, refused
 from dagster_ckpt.runtime.plans.sessions import SessionKey, of_sessions
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
+from dagster_ckpt.runtime.plans.subqueries import without_scalar_subqueries
 from dagster_ckpt.runtime.plans.work_text import in_canonical_order
 
 _UNCHANGED = (
@@ -65,11 +69,17 @@ def stream_of_sql(
 
 
 def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
+    names = [str(each.name()) for each in each_of(plan.output())]
+    with located(catalyst, plan):
+        check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)
-    plan = catalyst.rewritten(plan)
+    plan = without_scalar_subqueries(catalyst, catalyst.rewritten(plan))
+    if not plan.isStreaming():
+        raise InvalidPipelineError(
+            "the query reads no stream, so its table would never change: read one, or make it an ordinary asset"
+        )
     part = Compiler(catalyst).part(plan)
-    output = list(each_of(plan.output()))
-    return part.table([str(each.name()) for each in output])
+    return part.table(names)
 
 
 def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
@@ -95,7 +105,6 @@ class Compiler:
         """The rows of a node. Raises `InvalidPipelineError` for one that cannot be maintained."""
         if not node.isStreaming() or not list(each_of(node.children())):
             return self._leaf(node)
-        node = self._without_scalar_subqueries(node)
         make = _MAKERS.get(self.catalyst.kind(node))
         with located(self.catalyst, node):
             if make is None:
@@ -130,7 +139,11 @@ class Compiler:
     def filtered(self, node: Node) -> Part:
         """A filter, which may be one over a rank."""
         found = top_of(self, node)
-        return self.row_by_row(node) if found is None else found
+        return (
+            self._above(node, lambda plan, _: self.catalyst.filtered(node.condition(), plan))
+            if found is None
+            else found
+        )
 
     def row_by_row(self, node: Node) -> Part:
         """Spark's work on each row."""
@@ -161,9 +174,9 @@ class Compiler:
     def united(self, node: Node) -> Part:
         """All rows of several nodes."""
         catalyst, output = self.catalyst, list(each_of(node.output()))
-        parts = [self.part(child) for child in each_of(node.children())]
-        if all(part.plan is not None for part in parts):
-            return Part(catalyst, tuple(output), plan=catalyst.on(node, *[part.plan for part in parts]))
+        children = list(each_of(node.children()))
+        streaming = next(child for child in children if child.isStreaming())
+        parts = [self.part(child) if child.isStreaming() else constants(self, child, streaming) for child in children]
         names = [f"c{number}" for number in range(len(output))]
         typed = [
             part.columns(
@@ -181,6 +194,8 @@ class Compiler:
         """Aggregates of groups, and what is computed of them."""
         catalyst = self.catalyst
         grouping, calls, results, below = catalyst.aggregate_of(node)
+        if any(is_pivot(catalyst, call) for call in calls):
+            grouping, calls, results, below = catalyst.aggregate_of(without_pivots(catalyst, node))
         grouping = in_canonical_order(grouping, below)
         calls = in_canonical_order(calls, below)
         groups = catalyst.groups(grouping, calls, below)
@@ -248,31 +263,6 @@ class Compiler:
                 by = [f"{name} asc" for name in names if name not in keys]
                 made = rows.key_by(*keys).top(1, by=by)
         return Part(catalyst, tuple(output), stream=made, attributes=tuple(output))
-
-    def _without_scalar_subqueries(self, node: Node) -> Node:
-        """A subquery that gives one value becomes a join with its one row."""
-        catalyst = self.catalyst
-        if catalyst.kind(node) not in ("Filter", "Project"):
-            return node
-        [below] = each_of(node.children())
-        found: list[Expression] = []
-
-        def joined(expression: Expression) -> Expression | None:
-            nonlocal below
-            if catalyst.kind(expression) != "ScalarSubquery" or not expression.plan().isStreaming():
-                return None
-            [first, *_] = each_of(expression.plan().output())
-            value = catalyst.alias(first, "value")
-            below = catalyst.left_join(below, catalyst.project([value], expression.plan()))
-            found.append(value)
-            return value.toAttribute()
-
-        new = [catalyst.replaced(each, joined) for each in each_of(node.expressions())]
-        if not found:
-            return node
-        if catalyst.kind(node) == "Filter":
-            return catalyst.project(list(each_of(node.output())), catalyst.filtered(new[0], below))
-        return catalyst.project(new, below)
 
 
 _MAKERS: Mapping[str, Callable[[Compiler, Node], Part]] = {
