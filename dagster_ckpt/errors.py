@@ -56,7 +56,7 @@ def naming(**names: str) -> Iterator[None]:
     try:
         yield
     except InvalidPipelineError as error:
-        more = "".join(f", {what}={name}" for what, name in names.items())
+        more = "".join(f", {what}={name}" for what, name in names.items() if name)
         # In its place, not caused by it: a reader of the innermost error alone, as Dagster is, must see all.
         raise InvalidPipelineError(f"{error}{more}").with_traceback(error.__traceback__) from error.__cause__
 

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import CheckpointDeclinedError, InvalidPipelineError
 from dagster_ckpt.runtime.declared.changes_from import changes_from
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
@@ -83,6 +83,39 @@ QUERIES = {
             PARTITION BY high ORDER BY w.start RANGE BETWEEN INTERVAL '2' HOUR PRECEDING AND CURRENT ROW) AS near,
           sum(n) OVER (ORDER BY n DESC RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS alike
         FROM sessions
+    """,
+    "subqueries of one value anywhere": """
+        WITH best AS (SELECT buyer, max(city) AS city FROM buyers GROUP BY buyer), spent AS (
+          SELECT item > (SELECT avg(score) FROM buyers) AS high,
+            (SELECT b.city FROM best b WHERE b.buyer = o.buyer) AS c,
+            sum(item - (SELECT min(score) FROM buyers)) AS n, (SELECT count(*) FROM buyers) AS buyers
+          FROM orders o GROUP BY ALL)
+        SELECT high, c, n, buyers, sum(n * (SELECT max(item) FROM orders)) OVER (PARTITION BY high) AS m, b.city
+        FROM spent s LEFT JOIN best b ON b.city = s.c AND s.n > (SELECT avg(score) FROM buyers)
+    """,
+    "pivot, and rows in the text": """
+        SELECT * FROM (SELECT buyer, item, weight FROM orders UNION ALL VALUES ('ann', 7, 0.5D), ('eve', NULL, NULL))
+        PIVOT (sum(item) AS n, max(item) AS most FOR weight IN (0.5 AS half, -2 AS less, 9 AS none))
+    """,
+    "a join that never matches": """
+        SELECT o.item, b.city, c.score FROM orders o FULL JOIN buyers b ON false
+        LEFT JOIN (SELECT * FROM buyers WHERE 1 = 0) c ON c.city = b.city
+        UNION ALL (SELECT 1, 'none', item FROM orders ORDER BY item LIMIT 0)
+    """,
+    "structs and intervals as keys": """
+        WITH nested AS (
+          SELECT struct(item, price) AS s, struct(1 AS one, buyer) AS t, at - TIMESTAMP '2024-01-01' AS i
+          FROM orders WHERE item < 3)
+        SELECT x.*, z.s IS NULL AS single FROM (SELECT s, t, i, count(*) AS n FROM nested GROUP BY ALL) x
+        LEFT JOIN (SELECT s FROM nested INTERSECT
+          SELECT struct(score AS item, CAST(NULL AS DECIMAL(8, 2)) AS price) FROM buyers) z ON x.s = z.s
+    """,
+    "lateral and limited subqueries, days before a date": """
+        SELECT b.buyer, x.s, x.n FROM buyers b JOIN LATERAL (
+          SELECT sum(o.item) OVER (ORDER BY o.item) AS s,
+            count(*) OVER (ORDER BY date(o.at) RANGE BETWEEN INTERVAL '1' DAY PRECEDING AND CURRENT ROW) AS n
+          FROM orders o WHERE o.buyer = b.buyer) x
+        WHERE EXISTS (SELECT 1 FROM orders o WHERE o.buyer = b.buyer LIMIT 2)
     """,
     "sets, limit, hopping windows": """
         SELECT w, n FROM (
@@ -232,6 +265,26 @@ def test_a_dataframe_is_a_query_too(stream: StreamUnderTest, spark: SparkSession
         ("SELECT percentile_approx(item, 0.5) AS m FROM orders", "this aggregate cannot be kept.*percentile_approx"),
         ("SELECT count(DISTINCT buyer, item) AS n FROM orders", "SELECT DISTINCT"),
         ("SELECT sum(item) OVER (ORDER BY price RANGE 2 PRECEDING) AS s FROM orders", "RANGE with a distance"),
+        ("SELECT buyer,\n  lag(item) IGNORE NULLS OVER (ORDER BY at) AS s\nFROM orders", "IGNORE NULLS.*, line=2$"),
+        (
+            "SELECT o.* FROM orders o JOIN LATERAL\n(SELECT * FROM buyers b WHERE b.buyer = o.buyer LIMIT 1)",
+            "which by ORDER BY",
+        ),
+        ("SELECT buyer, item AS _change_type FROM orders", "adds this column itself.*column=_change_type, line=1"),
+        ("SELECT buyer, item AS Buyer FROM orders", "not case-sensitive.*columns=buyer, Buyer"),
+        ("SELECT min(struct(item, buyer)) AS m FROM orders", r"have an order.*v0=struct\(.*item"),
+        ("SELECT rank() OVER (ORDER BY array(item)) AS r FROM orders", "no order by values of this type.*array<int>"),
+        (
+            "SELECT item, (SELECT score FROM buyers b WHERE b.score < o.item) AS s FROM orders o",
+            "may give several rows",
+        ),
+        (
+            "WITH RECURSIVE r AS (SELECT item i FROM orders UNION ALL SELECT i + 1 FROM r, orders WHERE i = 2) FROM r",
+            "a join for each level",
+        ),
+        ("SELECT 1 AS x", "reads no stream"),
+        ("DROP VIEW orders", "no query.*found=DropView"),
+        ("INSERT INTO orders SELECT * FROM orders", "no query.*found=InsertInto"),
     ],
 )
 def test_what_cannot_be_kept_up_to_date_is_refused(
@@ -239,6 +292,15 @@ def test_what_cannot_be_kept_up_to_date_is_refused(
 ) -> None:
     with pytest.raises(InvalidPipelineError, match=said):
         stream_of_sql(streaming(spark, folders), query)
+
+
+def test_several_rows_for_one_value_end_the_stream(
+    stream: StreamUnderTest, spark: SparkSession, folders: Mapping[str, Path]
+) -> None:
+    query = "SELECT item, (SELECT score FROM buyers) AS s FROM orders"
+    with pytest.raises(CheckpointDeclinedError, match="stands for one value gave several rows"):
+        stream.run(lambda session: stream_of_sql(streaming(session, folders), query))
+    assert stream.table().num_rows == 0
 
 
 @pytest.mark.parametrize(

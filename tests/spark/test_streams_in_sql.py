@@ -106,6 +106,16 @@ def test_tables_views_and_a_feed_of_changes() -> None:
         ),
         ("CREATE MATERIALIZED VIEW v AS\nSELECT buyer FROM orders WHERE at < now()", "as time goes by", 5),
         (
+            "CREATE MATERIALIZED VIEW v AS\nSELECT\n  lag(price) IGNORE NULLS\n OVER (ORDER BY at) AS p\nFROM orders",
+            "IGNORE NULLS",
+            6,
+        ),
+        (
+            "CREATE TEMPORARY VIEW w AS\n(SELECT *\n FROM orders LIMIT 1);CREATE MATERIALIZED VIEW v AS\nFROM w",
+            "LIMIT",
+            6,
+        ),
+        (
             "CREATE STREAMING TABLE v AS\nSELECT buyer, count(*) AS n FROM STREAM orders GROUP BY buyer",
             "write CREATE MATERIALIZED VIEW. table=v",
             4,

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField
 
-from dagster_ckpt.errors import naming
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.declared.parameters import is_static
 from dagster_ckpt.integration.declared.streaming_function import Function
 from dagster_ckpt.integration.sql.inputs import Inputs
@@ -22,6 +22,7 @@ from dagster_ckpt.integration.sql.statements import Kind, Query, SqlColumn, SqlT
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.declared.stream import Stream, rows_of
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
+from dagster_ckpt.runtime.plans.refusals import RefusedAtError
 
 _LINE = re.compile(r"\(?line (\d+),? pos (\d+)\)?")
 _NO_NAMES = frozenset({"spark", "context", "config", "checkpoints", "state", "conf", "meta", "dict", "int", "str"})
@@ -128,8 +129,11 @@ def _errors_placed(text: SparkText) -> Iterator[None]:
     """Within it errors of Spark's and of the plan have the file and the line."""
     first = text.parts[-1][1].place()
     try:
-        with naming(file=first.file, line=str(first.line)):
-            yield
+        yield
+    except InvalidPipelineError as error:
+        at, problem = (text.place(error.line), error.problem) if isinstance(error, RefusedAtError) else (first, error)
+        # In its place, not caused by it: a reader of the innermost error alone, as Dagster is, must see all.
+        raise InvalidPipelineError(f"{problem}, file={at.file}, line={at.line}") from error.__cause__
     except (ParseException, AnalysisException) as error:
         reason = str(error).strip().split("\n\n")[0].split(";\n")[0]
         found = _LINE.search(str(error))

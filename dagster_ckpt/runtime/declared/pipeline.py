@@ -172,7 +172,7 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
             )
         try:
             [arrow] = to_arrow_schema(StructType([field]))
-        except PySparkException as error:
+        except (PySparkException, ValueError) as error:  # Arrow itself refuses a null that Spark knows to be there
             raise InvalidPipelineError(
                 "Arrow has no such type, so no row of it can reach a task: cast the column or leave it out. "
                 f"asset={asset}, column={field.name}, type={field.dataType.simpleString()}"

@@ -18,6 +18,7 @@ from dagster_ckpt.runtime.spark.jvm import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField
 
 _OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
 """Expressions that Spark calls deterministic, because they are within one micro-batch."""
@@ -195,8 +196,18 @@ class _Expression:
 
 def key_columns(rows: "DataFrame") -> tuple[str, ...]:
     """The columns by which rows can be brought together: all whose type a key may have."""
-    schema = to_arrow_schema(rows.schema)
-    return tuple(field.name for field in schema if field.name != CHANGE_TYPE and is_key(field.type))
+    return tuple(field.name for field in rows.schema.fields if field.name != CHANGE_TYPE and _is_key(field))
+
+
+def _is_key(field: "StructField") -> bool:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        [arrow] = to_arrow_schema(StructType([field]))
+    except (PySparkException, ValueError):  # Arrow has no such type, which the step that reads the rows says
+        return False
+    return is_key(arrow.type)
 
 
 def origin_of(rows: "DataFrame", worked: "DataFrame", column: str) -> str | None:

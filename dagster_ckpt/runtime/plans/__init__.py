@@ -6,9 +6,11 @@ Reading order. Begin with `compiler`.
     called          the function itself, called outside of Dagster
     compiler        walks the optimised plan, bottom up
     joins           joins, and what becomes of those that ask more than equal keys
+    subqueries      subqueries of one value, as joins
     partitions      the first rows of a key, and functions over a partition
     aggregates      Spark's aggregates as the engine's
     over_functions  the same for functions over a partition
+    constants       rows that a query has in its text
     sessions        windows of sessions, as keys of an aggregate
     keys            a key's value as columns that a step can have as keys
     stand_ins       DataFrames that stand for streams, as tables of a query

@@ -6,7 +6,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 
 _OF_ONE: Mapping[str, Callable[[str], Aggregation]] = {
     "Sum": agg.sum,
@@ -35,6 +35,7 @@ _OF_TWO: Mapping[str, Callable[[str, str], Aggregation]] = {
     "RegrR2": agg.regr_r2,
 }
 _PERCENTILE = "Percentile"
+_PIVOT = "PivotFirst"
 _IDEMPOTENT = ("Min", "Max", "First", "Last", "AnyValue", "BitAndAgg", "BitOrAgg")
 """Functions to which it makes no difference how often a value is there."""
 
@@ -62,6 +63,23 @@ def arguments_of(catalyst: Catalyst, call: Expression) -> list[Expression]:
     if name == _PERCENTILE:
         given = given[:1]
     return given if where is None else [catalyst.only_if(where, each) for each in given]
+
+
+def without_pivots(catalyst: Catalyst, node: Node) -> Node:
+    """The aggregate without Spark's function for PIVOT, which picks from the rows of a group the one of each name."""
+
+    def picked(expression: Expression) -> Expression | None:
+        if catalyst.kind(expression) != "AggregateExpression":
+            return None
+        function = expression.aggregateFunction()
+        return catalyst.pivoted(function) if catalyst.kind(function) == _PIVOT else None
+
+    columns = [catalyst.replaced(each, picked) for each in each_of(node.aggregateExpressions())]
+    return catalyst.aggregate(list(each_of(node.groupingExpressions())), columns, node.child())
+
+
+def is_pivot(catalyst: Catalyst, call: Expression) -> bool:
+    return catalyst.kind(call.aggregateFunction()) == _PIVOT
 
 
 def aggregation_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) -> Aggregation:

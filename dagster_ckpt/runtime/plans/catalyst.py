@@ -9,8 +9,11 @@ breaks one module and its test.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from py4j.java_gateway import is_instance_of
 from pyspark.sql import DataFrame, SparkSession
 
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of, nodes, plan_of
 
 Node = Any
@@ -41,6 +44,12 @@ _REWRITES = frozenset(
     }
 )
 """The optimizer's batches that leave a plan relational algebra. The whole optimizer refuses plans that stream."""
+
+_SKIPPED = ("EliminateLimits", "PruneFilters")
+"""Rules that take the source away from below what never has a row, such as WHERE false."""
+_PLANS = "org.apache.spark.sql.catalyst.plans.logical"
+_CONSTANT = ("LocalRelation", "OneRowRelation", "Range")
+"""Leaves of a plan that are the same whenever they are read."""
 
 
 class _Package:
@@ -91,10 +100,29 @@ class Catalyst:
         """The name of a node's or an expression's class."""
         return kind_of(node)
 
+    def line_of(self, part: Node | Expression) -> int | None:
+        """The line of the query's text in which a node or an expression begins; None for what has another origin."""
+        origin = part.origin()
+        # Of a view the text is another one.
+        return None if origin.objectName().isDefined() else self.optional(origin.line())
+
     @staticmethod
     def optional(option: Any) -> Any:
         """The value of an `Option`, or None."""
         return option.get() if option.isDefined() else None
+
+    def _refuse_command(self, text: str) -> None:
+        """Raise `InvalidPipelineError` for a text that is no query: Spark would run it as soon as it looks at it."""
+        plan = self._state.sqlParser().parsePlan(text)
+        found = next((node for node in nodes(plan) if self._is_command(node)), None)
+        if found is not None:
+            raise InvalidPipelineError(
+                f"the text is no query, which begins with SELECT, WITH or FROM. found={found.nodeName()}"
+            )
+
+    def _is_command(self, node: Node) -> bool:
+        gateway: Any = self.session.sparkContext._gateway
+        return any(is_instance_of(gateway, node, f"{_PLANS}.{kind}") for kind in ("Command", "ParsedStatement"))
 
     def with_subqueries(self, plan: Node) -> Iterator[Node]:
         """The nodes of a plan, and those of its subqueries."""
@@ -117,6 +145,7 @@ class Catalyst:
         Subqueries may stream, which Spark's check refuses: the query is then checked over views that do not. It is not
         tried first, because PySpark logs each error with its trace, handled or not.
         """
+        self._refuse_command(text)
         plan = self._resolved(self._own, text)
         if any(each.isStreaming() for node in self.with_subqueries(plan) for each in each_of(node.subqueries())):
             session = self._without_streams()
@@ -144,7 +173,7 @@ class Catalyst:
         for batch in each_of(self._state.optimizer().batches()):
             if batch.name() not in _REWRITES:
                 continue
-            rules = list(each_of(batch.rules()))
+            rules = [rule for rule in each_of(batch.rules()) if str(rule.ruleName()).rpartition(".")[2] not in _SKIPPED]
             for _ in range(batch.strategy().maxIterations()):
                 before = plan
                 for rule in rules:
@@ -188,6 +217,16 @@ class Catalyst:
         """Whether the expression reads columns of this plan alone."""
         return bool(expression.references().subsetOf(node.outputSet()))
 
+    def constant_rows(self, plan: Node, most: int) -> list[Expression] | None:
+        """The rows of a plan that reads no table, each as a struct; None: it reads one, or may have more than that."""
+        leaves = [node for node in nodes(plan) if not list(each_of(node.children()))]
+        rows = self.optional(plan.maxRows())
+        if rows is None or int(rows) > most or any(self.kind(leaf) not in _CONSTANT for leaf in leaves):
+            return None
+        type_ = plan.schema()
+        found = self._frame_of(self._own, plan).queryExecution().executedPlan().executeCollect()
+        return [self.expressions.Literal(row, type_) for row in found]
+
     # Building
 
     def frame(self, plan: Node) -> DataFrame:
@@ -226,6 +265,11 @@ class Catalyst:
         return self.logical.Project(self.seq(expressions), child)
 
     def filtered(self, condition: Expression, child: Node) -> Node:
+        """The rows that match. If none ever does, Spark must not know: it would leave out the tasks of steps below."""
+        columns = [each for each in each_of(child.output()) if str(each.name()) != CHANGE_TYPE]
+        if columns and self.kind(condition) == "Literal" and condition.value() is not True:
+            text = self.cast(columns[0], self.type_of("string"))
+            condition = self.expressions.LessThan(self.expressions.Length(text), self.constant(0))
         return self.logical.Filter(condition, child)
 
     def expanded(self, projections: Iterable[Iterable[Expression]], output: Iterable[Expression], child: Node) -> Node:
@@ -237,7 +281,7 @@ class Catalyst:
 
     def cast(self, expression: Expression, type_: Any) -> Expression:
         """The expression with this type of Catalyst's."""
-        if expression.dataType().equals(type_):
+        if expression.dataType().asNullable().equals(type_.asNullable()):  # no cast makes a null impossible
             return expression
         zone = self._some(self._state.conf().sessionLocalTimeZone())
         evaluation = self.expressions.single("EvalMode").ANSI()
@@ -276,9 +320,29 @@ class Catalyst:
     def null_of(self, type_: Any) -> Expression:
         return self.expressions.Literal.create(None, type_)
 
+    def pivoted(self, function: Expression) -> Expression:
+        """What `PivotFirst` makes of the rows of a group, an array with the value for each of its names."""
+        expressions, types = self.expressions, self._types
+        names = self._jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(function.pivotColumnValues())
+        known = expressions.Literal(names, types.ArrayType(function.pivotColumn().dataType(), True))
+        values = []
+        for place in range(function.pivotColumnValues().size()):
+            name = expressions.GetArrayItem(known, self.constant(place), False)
+            here = expressions.EqualNullSafe(function.pivotColumn(), name)
+            first = self._aggregates.First(self.only_if(here, function.valueColumn()), True)
+            values.append(self._complete(first))
+        return expressions.CreateArray(self.seq(values), False)
+
     def only_if(self, condition: Expression, value: Expression) -> Expression:
         """The value where the condition holds, else null."""
         return self.expressions.If(condition, value, self.null_of(value.dataType()))
+
+    def comparable(self, value: Expression) -> list[Expression]:
+        """Values without nulls that are equal where these are equal or null both."""
+        if not value.nullable():
+            return [value]
+        some = self.expressions.Literal.default(value.dataType())
+        return [self.expressions.IsNull(value), self.expressions.Coalesce(self.seq([value, some]))]
 
     def all_of(self, conditions: Sequence[Expression]) -> Expression:
         whole = conditions[0]
@@ -322,6 +386,48 @@ class Catalyst:
         named = [*(self.alias(each, "k") for each in keys), *(self.alias(each, "a") for each in calls)]
         return self.logical.Aggregate(self.seq(keys), self.seq(named), child, self._none)
 
+    def aggregate(self, keys: Sequence[Expression], columns: Sequence[Expression], child: Node) -> Node:
+        return self.logical.Aggregate(self.seq(keys), self.seq(columns), child, self._none)
+
+    def window(
+        self, calls: Sequence[Expression], keys: Sequence[Expression], order: Sequence[Expression], child: Node
+    ) -> Node:
+        return self.logical.Window(self.seq(calls), self.seq(keys), self.seq(order), child, self._none)
+
+    def sorted(self, order: Sequence[Expression], child: Node) -> Node:
+        return self.logical.Sort(self.seq(order), True, child, self._none)
+
+    def generated(self, node: Node, generator: Expression, child: Node) -> Node:
+        """The node with another generator, over rows with more columns than it had."""
+        return self.logical.Generate(
+            generator, self._nil, node.outer(), node.qualifier(), node.generatorOutput(), child
+        )
+
+    def has_at_most(self, rows: int, plan: Node) -> bool:
+        """Whether Spark knows that the plan has no more rows."""
+        most = self.optional(plan.maxRows())
+        return most is not None and int(most) <= rows
+
+    def unless_several(self, rows: Expression, value: Expression, error: str) -> Expression:
+        """The value; where the number of rows is above one, an error in its place."""
+        number = self.cast(self.constant(1), rows.dataType())
+        raises = self.cast(self._resolved_expression(f"raise_error('{error}')"), value.dataType())
+        return self.expressions.If(self.expressions.GreaterThan(rows, number), raises, value)
+
+    def _resolved_expression(self, sql: str) -> Expression:
+        """An expression without columns, with its functions resolved."""
+        [named] = each_of(self._resolved(self._own, f"SELECT {sql}").expressions())
+        return named.child()
+
+    def with_count(self, keys: Sequence[Expression], child: Node) -> tuple[Expression, Node]:
+        """The number of rows with the same keys, and the plan with it beside each row."""
+        frame = self.expressions.single("RowFrame")
+        first, last = (self.expressions.single(f"Unbounded{end}") for end in ("Preceding", "Following"))
+        within = self.expressions.SpecifiedWindowFrame(frame, first, last)
+        spec = self.expressions.WindowSpecDefinition(self.seq(keys), self._nil, within)
+        count = self.alias(self.expressions.WindowExpression(self._call("Count", self.parsed("1")), spec), "number")
+        return count.toAttribute(), self.window([count], keys, [], child)
+
     def counted(self, value: Expression, child: Node) -> tuple[Expression, Expression, Node]:
         """The number of rows, that of rows with a value, and the plan with the one row of both."""
         one = self.parsed("1")
@@ -331,15 +437,26 @@ class Catalyst:
         return rows, known, plan
 
     def _call(self, function: str, argument: Expression) -> Expression:
-        count = getattr(self._aggregates, function)(self.seq([argument]))
+        return self._complete(getattr(self._aggregates, function)(self.seq([argument])))
+
+    def _complete(self, function: Expression) -> Expression:
         complete = self._aggregates.single("Complete")
-        return self._aggregates.AggregateExpression(count, complete, False, self._none, self._new_id())
+        return self._aggregates.AggregateExpression(function, complete, False, self._none, self._new_id())
 
     def joined(self, left: Node, right: Node, how: str, condition: Expression | None) -> Node:
         """A join, `how` by the name of Spark's class."""
         kind = self._plans.single(how)
         asked = self._none if condition is None else self._some(condition)
         return self.logical.Join(left, right, kind, asked, self.logical.JoinHint.NONE())
+
+    def joined_as(self, node: Node, left: Node, right: Node, condition: Expression) -> Node:
+        """A join of the same kind as another."""
+        return self.logical.Join(left, right, node.joinType(), self._some(condition), node.hint())
+
+    def all_equal(self, ones: Sequence[Expression], others: Sequence[Expression]) -> Expression:
+        """Whether all these are equal in pairs; null equals nothing."""
+        pairs = zip(ones, others, strict=True)
+        return self.all_of([self.expressions.EqualTo(one, other) for one, other in pairs])
 
     def same(self, ones: Sequence[Expression], others: Sequence[Expression]) -> Expression:
         """Whether all these are equal in pairs, null and null too."""

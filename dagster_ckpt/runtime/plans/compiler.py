@@ -7,20 +7,24 @@ equals another one is one step.
 
 from collections.abc import Callable, Mapping, Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
-from dagster_ckpt.runtime.plans.aggregates import aggregation_of, arguments_of
+from dagster_ckpt.runtime.plans.aggregates import aggregation_of, arguments_of, is_pivot, without_pivots
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.constants import constants
 from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
-from dagster_ckpt.runtime.plans.refusals import refused
+from dagster_ckpt.runtime.plans.refusals import located, naming_columns, refused
 from dagster_ckpt.runtime.plans.sessions import SessionKey, of_sessions
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
+from dagster_ckpt.runtime.plans.subqueries import without_scalar_subqueries
 from dagster_ckpt.runtime.plans.work_text import in_canonical_order
 
 _UNCHANGED = (
@@ -65,11 +69,17 @@ def stream_of_sql(
 
 
 def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
+    names = [str(each.name()) for each in each_of(plan.output())]
+    with located(catalyst, plan):
+        check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)
-    plan = catalyst.rewritten(plan)
+    plan = without_scalar_subqueries(catalyst, catalyst.rewritten(plan))
+    if not plan.isStreaming():
+        raise InvalidPipelineError(
+            "the query reads no stream, so its table would never change: read one, or make it an ordinary asset"
+        )
     part = Compiler(catalyst).part(plan)
-    output = list(each_of(plan.output()))
-    return part.table([str(each.name()) for each in output])
+    return part.table(names)
 
 
 def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
@@ -77,10 +87,11 @@ def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
     for node in catalyst.with_subqueries(plan):
         for each in catalyst.expressions_of(node):
             if catalyst.kind(each) in _OF_THE_MOMENT:
-                raise InvalidPipelineError(
-                    "each row would have to change as time goes by: compare columns, or have the time of day in a "
-                    f"column of the source. found={each.sql()}"
-                )
+                with located(catalyst, each):
+                    raise InvalidPipelineError(
+                        "each row would have to change as time goes by: compare columns, or have the time of day in a "
+                        f"column of the source. found={each.sql()}"
+                    )
 
 
 class Compiler:
@@ -94,11 +105,11 @@ class Compiler:
         """The rows of a node. Raises `InvalidPipelineError` for one that cannot be maintained."""
         if not node.isStreaming() or not list(each_of(node.children())):
             return self._leaf(node)
-        node = self._without_scalar_subqueries(node)
         make = _MAKERS.get(self.catalyst.kind(node))
-        if make is None:
-            raise refused(self.catalyst.kind(node), str(node.nodeName()))
-        return make(self, node)
+        with located(self.catalyst, node):
+            if make is None:
+                raise refused(self.catalyst.kind(node), str(node.nodeName()))
+            return make(self, node)
 
     def _leaf(self, node: Node) -> Part:
         """Rows that Spark reads, or those of a stream that the node stands for."""
@@ -128,7 +139,11 @@ class Compiler:
     def filtered(self, node: Node) -> Part:
         """A filter, which may be one over a rank."""
         found = top_of(self, node)
-        return self.row_by_row(node) if found is None else found
+        return (
+            self._above(node, lambda plan, _: self.catalyst.filtered(node.condition(), plan))
+            if found is None
+            else found
+        )
 
     def row_by_row(self, node: Node) -> Part:
         """Spark's work on each row."""
@@ -159,9 +174,9 @@ class Compiler:
     def united(self, node: Node) -> Part:
         """All rows of several nodes."""
         catalyst, output = self.catalyst, list(each_of(node.output()))
-        parts = [self.part(child) for child in each_of(node.children())]
-        if all(part.plan is not None for part in parts):
-            return Part(catalyst, tuple(output), plan=catalyst.on(node, *[part.plan for part in parts]))
+        children = list(each_of(node.children()))
+        streaming = next(child for child in children if child.isStreaming())
+        parts = [self.part(child) if child.isStreaming() else constants(self, child, streaming) for child in children]
         names = [f"c{number}" for number in range(len(output))]
         typed = [
             part.columns(
@@ -170,14 +185,17 @@ class Compiler:
             for part in parts
         ]
         whole = typed[0]
-        for other in typed[1:]:
-            whole = whole.union(other)
+        with naming_columns(names, output):
+            for other in typed[1:]:
+                whole = whole.union(other)
         return Part(catalyst, tuple(output), stream=whole, attributes=tuple(output))
 
     def aggregated(self, node: Node) -> Part:
         """Aggregates of groups, and what is computed of them."""
         catalyst = self.catalyst
         grouping, calls, results, below = catalyst.aggregate_of(node)
+        if any(is_pivot(catalyst, call) for call in calls):
+            grouping, calls, results, below = catalyst.aggregate_of(without_pivots(catalyst, node))
         grouping = in_canonical_order(grouping, below)
         calls = in_canonical_order(calls, below)
         groups = catalyst.groups(grouping, calls, below)
@@ -201,23 +219,26 @@ class Compiler:
         arguments: list[Expression] = []
         aggregations = {}
         for number, call in enumerate(calls):
-            own = arguments_of(catalyst, call)
-            names = [f"v{len(arguments) + place}" for place in range(len(own))]
+            with located(catalyst, call.aggregateFunction()):
+                own = arguments_of(catalyst, call)
+                names = [f"v{len(arguments) + place}" for place in range(len(own))]
+                aggregations[f"a{number}"] = aggregation_of(catalyst, call, names)
             arguments += own
-            aggregations[f"a{number}"] = aggregation_of(catalyst, call, names)
         value_names = [f"v{number}" for number in range(len(arguments))]
         rows = self.part(below).columns([*flat, *arguments], [*key_names, *value_names])
-        if keys and isinstance(keys[-1], SessionKey):
-            made = of_sessions(rows, key_names, aggregations)
-        elif not calls:
-            made = rows.distinct()
-        elif keys:
-            made = rows.key_by(*key_names).aggregate(**aggregations)
-        else:
-            made = global_aggregate(rows, aggregations)
+        with naming_columns([*key_names, *value_names, *aggregations], [*flat, *arguments, *calls]):
+            if keys and isinstance(keys[-1], SessionKey):
+                made = of_sessions(rows, key_names, aggregations)
+            elif not calls:
+                made = rows.distinct()
+            elif keys:
+                made = rows.key_by(*key_names).aggregate(**aggregations)
+            else:
+                made = global_aggregate(rows, aggregations)
+            types = types_of(made, len(calls))
         output = tuple(each_of(node.output()))
         stand = [catalyst.alias(each, name).toAttribute() for each, name in zip(flat, key_names, strict=True)]
-        typed = zip(calls, types_of(made, len(calls)), strict=True)
+        typed = zip(calls, types, strict=True)
         raw = [catalyst.attribute_like(call.resultAttribute(), type_) for call, type_ in typed]
         columns = iter(stand)
         of_ordered = [key.value([next(columns) for _ in own]) for key, own in zip(keys, of_keys, strict=True)]
@@ -235,37 +256,13 @@ class Compiler:
         rows = self.part(child).columns(output, names)
         wanted = {column_number(each) for each in each_of(node.keys())}
         keys = [name for name, each in zip(names, output, strict=True) if column_number(each) in wanted]
-        if len(keys) == len(names):
-            made = rows.distinct()
-        else:
-            by = [f"{name} asc" for name in names if name not in keys]
-            made = rows.key_by(*keys).top(1, by=by)
+        with naming_columns(names, output):
+            if len(keys) == len(names):
+                made = rows.distinct()
+            else:
+                by = [f"{name} asc" for name in names if name not in keys]
+                made = rows.key_by(*keys).top(1, by=by)
         return Part(catalyst, tuple(output), stream=made, attributes=tuple(output))
-
-    def _without_scalar_subqueries(self, node: Node) -> Node:
-        """A subquery that gives one value becomes a join with its one row."""
-        catalyst = self.catalyst
-        if catalyst.kind(node) not in ("Filter", "Project"):
-            return node
-        [below] = each_of(node.children())
-        found: list[Expression] = []
-
-        def joined(expression: Expression) -> Expression | None:
-            nonlocal below
-            if catalyst.kind(expression) != "ScalarSubquery" or not expression.plan().isStreaming():
-                return None
-            [first, *_] = each_of(expression.plan().output())
-            value = catalyst.alias(first, "value")
-            below = catalyst.left_join(below, catalyst.project([value], expression.plan()))
-            found.append(value)
-            return value.toAttribute()
-
-        new = [catalyst.replaced(each, joined) for each in each_of(node.expressions())]
-        if not found:
-            return node
-        if catalyst.kind(node) == "Filter":
-            return catalyst.project(list(each_of(node.output())), catalyst.filtered(new[0], below))
-        return catalyst.project(new, below)
 
 
 _MAKERS: Mapping[str, Callable[[Compiler, Node], Part]] = {

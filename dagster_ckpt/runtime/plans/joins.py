@@ -7,7 +7,9 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.query_plan import each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.keys import Key
+from dagster_ckpt.runtime.plans.partitions import without_limit
 from dagster_ckpt.runtime.plans.parts import Part
+from dagster_ckpt.runtime.plans.subqueries import of_single_join
 
 if TYPE_CHECKING:
     from dagster_ckpt.runtime.plans.compiler import Compiler
@@ -30,20 +32,16 @@ def join_parts(compiler: "Compiler", node: Node) -> Part:
     left, right = each_of(node.children())
     if not (left.isStreaming() and right.isStreaming()):
         return _with_table(compiler, node, kind, left, right)
-    compared = catalyst.null_aware_of(node)
-    if compared is not None:
-        return compiler.part(_not_in(catalyst, node, *compared))
-    if kind == "ExistenceJoin":
-        return compiler.part(_with_flag(catalyst, node))
+    other = _as_other_nodes(catalyst, node, kind)
+    if other is not None:
+        return compiler.part(other)
     left_keys, right_keys, rest = catalyst.equi_join_of(node)
-    if kind not in _HOW:
-        raise InvalidPipelineError(f"this kind of join cannot be kept up to date. found={kind}")
-    if rest is not None and kind not in ("Inner", "Cross"):
-        return compiler.part(_beside_matches(catalyst, node, kind))
-    keys = [[column for each in own for column in Key(catalyst, each).columns()] for own in (left_keys, right_keys)]
+    keys = [[column for each in own for column in Key(catalyst, each).compared()] for own in (left_keys, right_keys)]
     if not keys[0]:
         keys = [[catalyst.parsed("1")], [catalyst.parsed("1")]]
     sides = []
+    if kind in ("LeftSemi", "LeftAnti"):
+        right = without_limit(catalyst, right)
     for own, child, letter in zip(keys, (left, right), "lr", strict=True):
         key_names = [f"{letter}k{number}" for number in range(len(own))]
         output = list(each_of(child.output()))
@@ -65,6 +63,26 @@ def join_parts(compiler: "Compiler", node: Node) -> Part:
     return part
 
 
+def _as_other_nodes(catalyst: Catalyst, node: Node, kind: str) -> Node | None:
+    """What a join is made of that is more than pairs of equal keys; None: it is no more than that."""
+    compared = catalyst.null_aware_of(node)
+    if compared is not None:
+        return _not_in(catalyst, node, *compared)
+    if kind == "ExistenceJoin":
+        return _with_flag(catalyst, node)
+    left_keys, right_keys, rest = catalyst.equi_join_of(node)
+    if kind == "LeftSingle":
+        if rest is not None or not left_keys:
+            raise InvalidPipelineError(
+                "this subquery may give several rows where one value is wanted: take one of them, by max(...) or by "
+                f"ORDER BY ... LIMIT 1, or join it. found={node.condition().get().sql()}"
+            )
+        return of_single_join(catalyst, node, left_keys, right_keys)
+    if kind not in _HOW:
+        raise InvalidPipelineError(f"this kind of join cannot be kept up to date. found={kind}")
+    return None if rest is None or kind in ("Inner", "Cross") else _beside_matches(catalyst, node, kind)
+
+
 def _beside_matches(catalyst: Catalyst, node: Node, kind: str) -> Node:
     """A join that asks more of a pair than equal keys, by the pairs that match and the rows that are in none.
 
@@ -73,6 +91,7 @@ def _beside_matches(catalyst: Catalyst, node: Node, kind: str) -> Node:
     left, right = each_of(node.children())
     condition = catalyst.optional(node.condition())
     ours, theirs = list(each_of(left.output())), list(each_of(right.output()))
+    left, right = _with_a_column(catalyst, left), _with_a_column(catalyst, right)
     pairs = catalyst.joined(left, right, "Inner", condition)
     if kind in ("LeftSemi", "LeftAnti"):
         return _of_matched(catalyst, left, pairs, kind)
@@ -85,6 +104,13 @@ def _beside_matches(catalyst: Catalyst, node: Node, kind: str) -> Node:
         nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in ours]
         branches.append(catalyst.project([*nulls, *theirs], _of_matched(catalyst, right, pairs, "LeftAnti")))
     return catalyst.united(*branches)
+
+
+def _with_a_column(catalyst: Catalyst, side: Node) -> Node:
+    """The rows of a side; if the query reads none of its columns, with one by which they are rows."""
+    if not side.output().isEmpty():
+        return side
+    return catalyst.project([catalyst.alias(catalyst.constant(1), "any")], side)
 
 
 def _of_matched(catalyst: Catalyst, side: Node, pairs: Node, kind: str) -> Node:

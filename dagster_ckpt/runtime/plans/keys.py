@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
 
-_FLOATS = ("float", "double")
+_BY_TEXT = ("float", "double")
+"""Types whose text is exact, and a key where they are none."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,17 @@ class Key:
     expression: Expression
 
     def columns(self) -> list[Expression]:
-        """What the step has as keys: a struct's fields, a floating-point number as its text, which is exact."""
+        """What the step has as keys: a struct's fields, and of a type that is no key its text, which is exact."""
         return list(self._columns(self.expression))
+
+    def compared(self) -> list[Expression]:
+        """What a join has as keys, where null equals nothing: but within a struct it equals null."""
+        catalyst = self.catalyst
+        if str(self.expression.dataType().typeName()) != "struct":
+            return self.columns()
+        whole, *fields = self.columns()
+        known = catalyst.only_if(catalyst.expressions.Not(whole), whole)
+        return [known, *(part for each in fields for part in catalyst.comparable(each))]
 
     def value(self, columns: Sequence[Expression]) -> Expression:
         """The key's value, from the step's columns."""
@@ -36,7 +46,7 @@ class Key:
                 "rows are not brought together by values of this type: group or join by its parts. "
                 f"found={expression.sql()}, type={type_.simpleString()}"
             )
-        elif name in _FLOATS:
+        elif name in _BY_TEXT or name.startswith("interval "):
             yield catalyst.cast(expression, catalyst.type_of("string"))
         else:
             yield expression

@@ -27,12 +27,13 @@ _AGGREGATES: Mapping[str, Callable[..., Over]] = {
 _WHOLE = ("ByteType", "ShortType", "IntegerType", "LongType")
 _DISTANCES: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(_WHOLE, _WHOLE),
-    "DateType": ("IntegerType",),
+    "DateType": ("IntegerType", "DayTimeIntervalType"),
     **dict.fromkeys(("TimestampType", "TimestampNTZType"), ("DayTimeIntervalType",)),
 }
 """Classes of distances' types, by that of what they are between."""
 _PLAIN = (*_WHOLE, "DoubleType", "BooleanType", "StringType")
 """Classes of types of which a default can be."""
+_DAY_US = 24 * 60 * 60 * 1_000_000
 _NO_DISTANCES = ("UnboundedPreceding", "UnboundedFollowing", "CurrentRow")
 _BESIDE: Mapping[str, Callable[..., Over]] = {"Lag": over.lag, "Lead": over.lead}
 
@@ -82,15 +83,16 @@ def _frame(catalyst: Catalyst, call: Expression) -> dict[str, Frame]:
     by_rows = catalyst.kind(frame.frameType()) == "RowFrame"
     if not by_rows:
         _check_distances(catalyst, call, frame)
-    bounds = (_bound(catalyst, frame.lower(), call), _bound(catalyst, frame.upper(), call))
+    unit = _DAY_US if not by_rows and _is_of_days(catalyst, call, frame) else 1
+    bounds = (_bound(catalyst, frame.lower(), call, unit), _bound(catalyst, frame.upper(), call, unit))
     return {"rows" if by_rows else "range": bounds}
 
 
-def _bound(catalyst: Catalyst, bound: Expression, call: Expression) -> int | None:
+def _bound(catalyst: Catalyst, bound: Expression, call: Expression, unit: int) -> int | None:
     kind = catalyst.kind(bound)
     if kind in _NO_DISTANCES:
         return 0 if kind == "CurrentRow" else None
-    return _number(bound, call)
+    return _number(bound, call) // unit
 
 
 def _number(expression: Expression, call: Expression) -> int:
@@ -116,8 +118,17 @@ def _check_distances(catalyst: Catalyst, call: Expression, frame: Expression) ->
         fits = _DISTANCES.get(catalyst.kind(order.child().dataType()), ())
         if not all(catalyst.kind(each.dataType()) in fits for each in distances):
             raise _refused(
-                call, "RANGE with a distance of this type: order by a whole number, date or timestamp, or count by ROWS"
+                call,
+                "RANGE with a distance of this type: order by a whole number, date or timestamp, with a distance of "
+                "days or less, or count by ROWS",
             )
+
+
+def _is_of_days(catalyst: Catalyst, call: Expression, frame: Expression) -> bool:
+    """Whether a distance between dates is an interval, of which Spark takes whole days."""
+    types = {catalyst.kind(each.child().dataType()) for each in each_of(call.windowSpec().orderSpec())}
+    distances = [each for each in (frame.lower(), frame.upper()) if catalyst.kind(each) not in _NO_DISTANCES]
+    return "DateType" in types and any(catalyst.kind(each.dataType()) == "DayTimeIntervalType" for each in distances)
 
 
 def _refused(call: Expression, what: str) -> InvalidPipelineError:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Literal
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Over
+from dagster_ckpt.operators.rows.top.top import COUNT_MAX
 from dagster_ckpt.runtime.declared.query_plan import each_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of
 from dagster_ckpt.runtime.plans.parts import Part, types_of
+from dagster_ckpt.runtime.plans.refusals import located, naming_columns
 
 if TYPE_CHECKING:
     from dagster_ckpt.runtime.plans.compiler import Compiler
@@ -26,20 +28,27 @@ def top_of(compiler: "Compiler", node: Node) -> Part | None:
     [window] = each_of(node.children())
     if catalyst.kind(window) != "Window":
         return None
-    calls = list(each_of(window.windowExpressions()))
+    calls = _calls_of(catalyst, window)
     if len(calls) != 1:
         return None
     function = catalyst.kind(calls[0].child().windowFunction())
     bound = _bound(catalyst, node.condition(), calls[0].toAttribute())
-    if function not in _TIES or bound is None:
-        return None
+    if function not in _TIES or bound is None or not 1 <= bound <= COUNT_MAX:
+        return None  # `over` has all ranks
     part = _first_rows(compiler, window, calls[0], bound, _TIES[function])
     return part.then(lambda plan, _: catalyst.filtered(node.condition(), plan), tuple(each_of(node.output())))
 
 
+def _calls_of(catalyst: Catalyst, window: Node) -> list[Expression]:
+    """The functions of a window. In a LATERAL subquery Spark has columns of the rows outside among them."""
+    return [each for each in each_of(window.windowExpressions()) if catalyst.kind(each) == "Alias"]
+
+
 def limit_as_top(catalyst: Catalyst, node: Node) -> Node:
     """ORDER BY ... LIMIT n as a filter over row numbers; LIMIT 1 of constants, which is EXISTS, as one of them."""
-    below, above, skipped = node.child(), [], 0
+    below, above, skipped, count = node.child(), [], 0, int(node.limitExpr().value())
+    if count == 0 or (catalyst.kind(below) == "LocalLimit" and catalyst.has_at_most(count, below.child())):
+        return _all_or_none(catalyst, below, count)
     while catalyst.kind(below) in ("LocalLimit", "Offset", "Project"):
         if catalyst.kind(below) == "Project":
             above.append(below)
@@ -47,14 +56,44 @@ def limit_as_top(catalyst: Catalyst, node: Node) -> Node:
             skipped += int(below.offsetExpr().value())
         below = below.child()
     if catalyst.kind(below) == "Sort":
-        kept = _numbered_rows(catalyst, below, skipped, skipped + int(node.limitExpr().value()))
-    elif above and (skipped, int(node.limitExpr().value())) == (0, 1) and _are_constants(catalyst, above[-1]):
+        kept = _numbered_rows(catalyst, below, skipped, skipped + count)
+    elif above and (skipped, count) == (0, 1) and _are_constants(catalyst, above[-1]):
         kept = catalyst.deduplicated(above.pop())
     else:
-        raise InvalidPipelineError("LIMIT without ORDER BY may give any rows: say which by ORDER BY. found=LIMIT")
+        raise _any_rows()
     for project in reversed(above):
         kept = catalyst.on(project, kept)
     return kept
+
+
+def _all_or_none(catalyst: Catalyst, node: Node, count: int) -> Node:
+    while catalyst.kind(node) in ("LocalLimit", "Offset"):
+        node = node.child()
+    return node if count else catalyst.filtered(catalyst.constant(False), node)
+
+
+def _any_rows() -> InvalidPipelineError:
+    return InvalidPipelineError("LIMIT without ORDER BY may give any rows: say which by ORDER BY. found=LIMIT")
+
+
+def without_limit(catalyst: Catalyst, node: Node) -> Node:
+    """Of rows of which it matters only whether there are any for a key: without a LIMIT for each key."""
+    kind = catalyst.kind(node)
+    if kind == "LocalLimit" and int(node.limitExpr().value()) > 0:
+        return node.child()
+    if kind == "Project":
+        below = without_limit(catalyst, node.child())
+        return node if below is node.child() else catalyst.on(node, below)
+    if kind != "Filter" or catalyst.kind(node.child()) != "Window":
+        return node
+    window = node.child()
+    calls = _calls_of(catalyst, window)
+    if window.orderSpec().size() or len(calls) != 1:
+        return node
+    [number] = calls
+    bound = _bound(catalyst, node.condition(), number.toAttribute())
+    some = catalyst.kind(node.condition()) == "LessThanOrEqual" and bound is not None and bound > 0
+    return window.child() if some else node
 
 
 def _numbered_rows(catalyst: Catalyst, sort: Node, after: int, upto: int) -> Node:
@@ -76,22 +115,22 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
     """Functions over a partition as a step."""
     catalyst = compiler.catalyst
     rows = _Rows.of(compiler, node)
-    calls = list(each_of(node.windowExpressions()))
+    calls = _calls_of(catalyst, node)
     arguments: list[Expression] = []
     functions: dict[str, Over] = {}
     for number, named in enumerate(calls):
         call = named.child()
-        of_one = arguments_of(catalyst, call.windowFunction())
-        names = [f"v{len(arguments) + place}" for place in range(len(of_one))]
+        with located(catalyst, call):
+            of_one = arguments_of(catalyst, call.windowFunction())
+            names = [f"v{len(arguments) + place}" for place in range(len(of_one))]
+            functions[f"a{number}"] = function_of(catalyst, call, names)
         arguments += of_one
-        functions[f"a{number}"] = function_of(catalyst, call, names)
     stream = rows.stream(compiler, arguments)
     by = rows.by or [f"{rows.names[0]} asc"]  # without an order all rows of the partition are one frame
-    made = stream.over(by, **functions)
-    results = [
-        catalyst.attribute_like(each.toAttribute(), type_)
-        for each, type_ in zip(calls, types_of(made, len(calls)), strict=True)
-    ]
+    with naming_columns([*functions, *(f"v{number}" for number in range(len(arguments)))], [*calls, *arguments]):
+        made = stream.over(by, **functions)
+        types = types_of(made, len(calls))
+    results = [catalyst.attribute_like(each.toAttribute(), type_) for each, type_ in zip(calls, types, strict=True)]
     stand = [*rows.stand_ins(catalyst), *[catalyst.alias(each, "v").toAttribute() for each in arguments]]
     own = [
         catalyst.alias(catalyst.cast(one, each.dataType()), str(each.name()), each.toAttribute())
@@ -114,7 +153,13 @@ def _ordered(
     catalyst: Catalyst, column: Expression, *, ascends: bool, nulls_first: bool
 ) -> Iterator[tuple[Expression, str]]:
     direction = "asc" if ascends else "desc"
-    if str(column.dataType().typeName()) != "struct":
+    name = str(column.dataType().typeName())
+    if name in ("array", "map", "variant"):
+        raise InvalidPipelineError(
+            "rows have no order by values of this type: order by its parts. "
+            f"found={column.sql()}, type={column.dataType().simpleString()}"
+        )
+    if name != "struct":
         yield column, f"{direction} nulls {'first' if nulls_first else 'last'}"
         return
     yield catalyst.expressions.IsNull(column), "desc" if nulls_first else "asc"
@@ -160,6 +205,8 @@ class _Rows:
 
 def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int, ties: Ties) -> Part:
     catalyst, rows = compiler.catalyst, _Rows.of(compiler, window)
+    if not rows.by:  # LIMIT in a subquery, for each row outside
+        raise _any_rows()
     made = rows.stream(compiler).top(bound, rows.by, ties=ties, rank="r")
     own = [*rows.output, call.toAttribute()]
     part = Part(catalyst, (), stream=made, attributes=(*rows.stand_ins(catalyst), call.toAttribute()))

@@ -1,14 +1,19 @@
 """Nodes of a query that cannot be kept up to date, and what to write in their place."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 
 _PER_GROUP = "use aggregates, or a process function of a Stream"
 _PER_BATCH = "use a function of columns, such as a UDF, or Stream.transform"
 _INSTEAD: Mapping[str, str] = {
     "Sample": "filter by a hash of columns, such as xxhash64(id) % 10 = 0",
     "Offset": "say how many rows, by ORDER BY ... LIMIT n OFFSET m",
+    "UnionLoop": "write a join for each level, as many as there are",
+    "CollectMetrics": "leave observe out: each epoch's event has its rows and times",
     "Tail": "use ORDER BY ... DESC LIMIT n",
     **dict.fromkeys(("MapInPandas", "MapInArrow", "MapPartitions", "MapElements", "TypedFilter"), _PER_BATCH),
     **dict.fromkeys(
@@ -35,3 +40,38 @@ def refused(kind: str, name: str) -> InvalidPipelineError:
     return InvalidPipelineError(
         f"this part of the query cannot be kept up to date: {_INSTEAD.get(kind, _ELSE)}. found={name}"
     )
+
+
+class RefusedAtError(InvalidPipelineError):
+    """A part of a query is refused that is in this line of its text. `problem` is the error without the line."""
+
+    def __init__(self, problem: str, line: int) -> None:
+        super().__init__(f"{problem}, line={line}")
+        self.problem, self.line = problem, line
+
+
+@contextmanager
+def naming_columns(names: Iterable[str], expressions: Iterable[Expression]) -> Iterator[None]:
+    """Within it an `InvalidPipelineError` about columns between steps says what the query has for each."""
+    try:
+        yield
+    except RefusedAtError:
+        raise
+    except InvalidPipelineError as error:
+        pairs = list(zip(names, expressions, strict=False))
+        more = "".join(f", {name}={each.sql()}" for name, each in pairs if re.search(rf"\b{name}\b", str(error)))
+        raise InvalidPipelineError(f"{error}{more}").with_traceback(error.__traceback__) from error.__cause__
+
+
+@contextmanager
+def located(catalyst: Catalyst, part: Node | Expression) -> Iterator[None]:
+    """Within it an `InvalidPipelineError` says in which line of the query this part of it is, where Spark knows."""
+    try:
+        yield
+    except RefusedAtError:
+        raise
+    except InvalidPipelineError as error:
+        line = catalyst.line_of(part)
+        if line is None:
+            raise
+        raise RefusedAtError(str(error), line).with_traceback(error.__traceback__) from error.__cause__
