@@ -117,6 +117,12 @@ QUERIES = {
           FROM orders o WHERE o.buyer = b.buyer) x
         WHERE EXISTS (SELECT 1 FROM orders o WHERE o.buyer = b.buyer LIMIT 2)
     """,
+    "a rollup that two steps read": """
+        SELECT t.buyer, t.n, b.city FROM (
+          SELECT buyer, sum(n) AS n FROM (SELECT buyer, count(*) AS n FROM orders GROUP BY buyer) GROUP BY ROLLUP(buyer)
+          UNION SELECT 'eve', 2) t
+        FULL JOIN buyers b ON t.n > 1 AND t.n < b.score
+    """,
     "sets, limit, hopping windows": """
         SELECT w, n FROM (
           SELECT window(at, '2 hours', '1 hour') AS w, count(*) AS n FROM orders

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count
+from typing import Any
 
 from pyspark.accumulators import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -154,17 +155,21 @@ def _packed(stages: Sequence[Stage], step: int) -> PackedRows | None:
 def _once(changes: DataFrame, stage: Stage) -> DataFrame:
     """The changes of a step that several steps read, so that its tasks run once.
 
-    Spark reuses a shuffle for all who read it, if all is the same below it. So nothing may be pushed down from what
-    they do with the rows: no column, as the rows are one struct, and no condition, as none passes another that is not
-    deterministic. Were the tasks run twice nevertheless, the epoch would be declined.
+    All who read it get one RDD behind one shuffle, and Spark runs the tasks before a shuffle once in a job. Whether it
+    finds that two parts of a plan are the same, and reuses the shuffle of one, depends on what is below. Were the tasks
+    run twice nevertheless, the epoch would be declined.
     """
     tasks = stage.setup.assignment.tasks
     assert tasks is not None, "a step has keys, or one group"
     *names, task = changes.columns
-    numbered = changes.toDF(*(f"_column_{number}" for number in range(len(names))), task)
-    rows = numbered.select(task, F.struct(*numbered.columns[:-1]).alias("row"))
-    shuffled = rows.repartitionById(tasks, F.col(task))
-    return shuffled.withColumn("_part", F.spark_partition_id()).where("_part >= 0").select("row.*").toDF(*names)
+    numbers = [f"_column_{number}" for number in range(len(names))]
+    if changes.isStreaming:  # only analysed, to check it
+        return changes.toDF(*numbers, task).select(numbers).toDF(*names)
+    shuffled: Any = changes.repartitionById(tasks, F.col(task))
+    session: Any = changes.sparkSession
+    rows = shuffled._jdf.queryExecution().toRdd()  # noqa: SLF001  (Spark exposes it nowhere else)
+    same = session._jsparkSession.internalCreateDataFrame(rows, shuffled._jdf.schema(), False)  # noqa: FBT003, SLF001
+    return DataFrame(same, session).toDF(*numbers, task).select(numbers).toDF(*names)
 
 
 def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str]]:
