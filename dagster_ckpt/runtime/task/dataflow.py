@@ -168,7 +168,7 @@ def _once(changes: DataFrame, stage: Stage) -> DataFrame:
     shuffled: Any = changes.repartitionById(tasks, F.col(task))
     session: Any = changes.sparkSession
     rows = shuffled._jdf.queryExecution().toRdd()  # noqa: SLF001  (Spark exposes it nowhere else)
-    same = session._jsparkSession.internalCreateDataFrame(rows, shuffled._jdf.schema(), False)  # noqa: FBT003, SLF001
+    same = session._jsparkSession.internalCreateDataFrame(rows, shuffled._jdf.schema(), False)  # noqa: SLF001
     return DataFrame(same, session).toDF(*numbers, task).select(numbers).toDF(*names)
 
 
