@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.changes_from import changes_from
+from dagster_ckpt.runtime.declared.pipeline import declared_operator
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of
@@ -255,3 +256,29 @@ def test_what_equals_another_part_of_the_query_is_one_step(spark: SparkSession, 
     query = f"{totals} SELECT a.n, b.n AS m FROM totals a JOIN totals b ON a.buyer = b.buyer"
     made = stream_of_sql(streaming(spark, folders), query)
     assert [step.step.name for step in made.steps if step.step is not None].count("aggregate") == 1
+
+
+def test_a_key_is_kept_once(spark: SparkSession, folders: Mapping[str, Path]) -> None:
+    frame = streaming(spark, folders)
+    inner = stream_of_sql(frame, "SELECT o.item, o.buyer, b.city FROM orders o JOIN buyers b ON o.buyer = b.buyer")
+    assert [kept(step) for step in inner.steps] == [{"left_rows": ["k0", "l1"], "right_rows": ["k0", "r1"]}]
+    outer = stream_of_sql(frame, "SELECT o.item, b.buyer FROM orders o LEFT JOIN buyers b ON o.buyer = b.buyer")
+    assert kept(outer.steps[0]) == {"left_rows": ["lk0", "l1"], "right_rows": ["rk0"], "counts": ["lk0"]}
+    # The text of a number is not the number.
+    of_floats = stream_of_sql(frame, "SELECT a.weight FROM orders a JOIN orders b ON a.weight = b.weight")
+    assert kept(of_floats.steps[0]) == {"left_rows": ["lk0", "l0"], "right_rows": ["rk0", "r0"]}
+    top = "SELECT * FROM (SELECT buyer, item, row_number() OVER (PARTITION BY buyer ORDER BY item) AS n FROM orders)"
+    assert kept(stream_of_sql(frame, f"{top} WHERE n < 3").steps[0]) == {"ranked": ["k0", "o0"]}
+
+
+def test_equal_arguments_of_aggregates_are_read_once(spark: SparkSession, folders: Mapping[str, Path]) -> None:
+    query = "SELECT buyer, sum(item), avg(item), count(item), max(buyer) FROM orders GROUP BY buyer"
+    [step] = stream_of_sql(streaming(spark, folders), query).steps
+    assert declared_operator(step).pipeline.inputs[0].schema.names == ["k0", "v0"]
+
+
+def kept(step: Stream) -> dict[str, list[str]]:
+    """The columns of the query in each state table of a step, but not what an epoch keeps for itself."""
+    tables = declared_operator(step).pipeline.tables
+    columns = {table.name: [name for name in table.schema.names if not name.startswith("_")] for table in tables}
+    return {name: each for name, each in columns.items() if "arriv" not in name and name != "emitted"}

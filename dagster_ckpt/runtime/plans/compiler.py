@@ -6,6 +6,7 @@ equals another one is one step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -198,15 +199,12 @@ class Compiler:
         of_keys = [key.columns() for key in keys]
         flat = [each for own in of_keys for each in own]
         key_names = [f"k{number}" for number in range(len(flat))]
-        arguments: list[Expression] = []
+        known = _Read(dict(zip(key_names, flat, strict=True)))
         aggregations = {}
         for number, call in enumerate(calls):
-            own = arguments_of(catalyst, call)
-            names = [f"v{len(arguments) + place}" for place in range(len(own))]
-            arguments += own
+            names = [known.name_of(each) for each in arguments_of(catalyst, call)]
             aggregations[f"a{number}"] = aggregation_of(catalyst, call, names)
-        value_names = [f"v{number}" for number in range(len(arguments))]
-        rows = self.part(below).columns([*flat, *arguments], [*key_names, *value_names])
+        rows = self.part(below).columns(list(known.columns.values()), list(known.columns))
         if keys and isinstance(keys[-1], SessionKey):
             made = of_sessions(rows, key_names, aggregations)
         elif not calls:
@@ -266,6 +264,24 @@ class Compiler:
         if catalyst.kind(node) == "Filter":
             return catalyst.project(list(each_of(node.output())), catalyst.filtered(new[0], below))
         return catalyst.project(new, below)
+
+
+@dataclass
+class _Read:
+    """What an aggregate reads, by name: keys, then `v0`... Arguments that are equal are one, so they have one state."""
+
+    columns: dict[str, Expression]
+    values: int = 0
+
+    def name_of(self, argument: Expression) -> str:
+        """The name of an argument, which may be a key as it is."""
+        same = (name for name, each in self.columns.items() if each.semanticEquals(argument))
+        found = next(same, None)
+        if found is None:
+            found = f"v{self.values}"
+            self.values += 1
+            self.columns[found] = argument
+        return found
 
 
 _MAKERS: Mapping[str, Callable[[Compiler, Node], Part]] = {

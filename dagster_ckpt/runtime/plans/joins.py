@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
-from dagster_ckpt.runtime.plans.keys import Key
+from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column
 from dagster_ckpt.runtime.plans.parts import Part
 
 if TYPE_CHECKING:
@@ -43,26 +43,34 @@ def join_parts(compiler: "Compiler", node: Node) -> Part:
     keys = [[column for each in own for column in Key(catalyst, each).columns()] for own in (left_keys, right_keys)]
     if not keys[0]:
         keys = [[catalyst.parsed("1")], [catalyst.parsed("1")]]
+    how = _HOW[kind]
+    # Both keys of an inner join have one value, and columns by one name are one in its output.
+    one = [how == "inner" and all(is_column(catalyst, each) for each in pair) for pair in zip(*keys, strict=True)]
     sides = []
     for own, child, letter in zip(keys, (left, right), "lr", strict=True):
-        key_names = [f"{letter}k{number}" for number in range(len(own))]
-        output = list(each_of(child.output()))
-        names = [f"{letter}{number}" for number in range(len(output))]
-        rows = compiler.part(child).columns([*own, *output], [*key_names, *names])
-        sides.append((rows.key_by(*key_names), key_names, output))
-    (ours, our_keys, our_output), (theirs, their_keys, their_output) = sides
-    how = _HOW[kind]
+        key_names = [f"k{number}" if is_one else f"{letter}k{number}" for number, is_one in enumerate(one)]
+        columns = RowColumns.of(catalyst, list(zip(key_names, own, strict=True)), list(each_of(child.output())), letter)
+        rows = compiler.part(child).columns(columns.expressions, columns.names)
+        sides.append((rows.key_by(*key_names), columns))
+    (ours, mine), (theirs, other) = sides
     made = ours.join(theirs, how=how)
-    stand = [catalyst.alias(each, name).toAttribute() for each, name in zip(keys[0], our_keys, strict=True)]
-    other = [catalyst.alias(each, name).toAttribute() for each, name in zip(keys[1], their_keys, strict=True)]
-    output = list(each_of(node.output()))
-    ours_only = how in ("semi", "anti")
-    attributes = [*stand, *our_output] if ours_only else [*stand, *our_output, *other, *their_output]
-    part = Part(catalyst, (), stream=made, attributes=tuple(attributes))
-    part = part.then(lambda plan, beside: catalyst.project([*output, *beside], plan), output)
+    output, attributes = list(each_of(node.output())), dict(zip(mine.names, mine.attributes, strict=True))
+    stand = {column_number(each): each for each in mine.attributes}
+    if how not in ("semi", "anti"):
+        for name, each in zip(other.names, other.attributes, strict=True):
+            stand[column_number(each)] = attributes.setdefault(name, each)
+    shown = [_as(catalyst, stand[column_number(each)], each) for each in output]
+    part = Part(catalyst, (), stream=made, attributes=tuple(attributes.values()))
+    part = part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
     if rest is not None:
         part = part.then(lambda plan, _: catalyst.filtered(rest, plan), output)
     return part
+
+
+def _as(catalyst: Catalyst, one: Expression, wanted: Expression) -> Expression:
+    """An attribute under the id of another, unless it is that one."""
+    same = column_number(one) == column_number(wanted)
+    return one if same else catalyst.alias(one, str(wanted.name()), wanted)
 
 
 def _beside_matches(catalyst: Catalyst, node: Node, kind: str) -> Node:
