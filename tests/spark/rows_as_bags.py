@@ -17,6 +17,8 @@ def _plain(value: object, number: Callable[[float], object]) -> object:
         return _plain(value.asDict(), number)
     if isinstance(value, dict):
         return tuple(_plain(each, number) for each in value.values())
+    if isinstance(value, list):
+        return tuple(_plain(each, number) for each in value)
     if isinstance(value, float):
         return number(value)
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value

@@ -41,6 +41,8 @@ _REWRITES = frozenset(
     }
 )
 """The optimizer's batches that leave a plan relational algebra. The whole optimizer refuses plans that stream."""
+_CONSTANTS_MAX = 10_000
+"""The most rows of a table of constants, which are in the text of the plan."""
 
 
 class _Package:
@@ -180,6 +182,22 @@ class Catalyst:
         [ours], [theirs] = each_of(found._1()), each_of(found._2())
         return ours, theirs
 
+    def is_constant(self, node: Node) -> bool:
+        """Whether the rows of a plan are always the same: those of VALUES, of `range`, and what is made of them."""
+        leaves = (each for each in nodes(node) if not list(each_of(each.children())))
+        constant = all(self.kind(each) in ("LocalRelation", "OneRowRelation", "Range") for each in leaves)
+        rows = self.optional(node.maxRows())
+        few = rows is not None and rows <= _CONSTANTS_MAX
+        return constant and few and not node.isStreaming() and bool(node.deterministic())
+
+    def constants_of(self, node: Node) -> Expression:
+        """The rows of such a plan as an array of structs, a constant."""
+        made = node.data() if self.kind(node) == "LocalRelation" else self._rows_of(node)
+        return self.array_of(made, node.schema())
+
+    def _rows_of(self, node: Node) -> Any:
+        return self._frame_of(self._own, node).queryExecution().executedPlan().executeCollect()
+
     def is_empty(self, node: Node) -> bool:
         """Whether the node is no row, as what stands for the changes of a step."""
         return self.kind(node) == "LocalRelation" and bool(node.data().isEmpty())
@@ -253,15 +271,30 @@ class Catalyst:
 
     def struct(self, fields: Iterable[tuple[str, Expression]]) -> Expression:
         """A struct of these fields."""
-        literal = self.expressions.Literal
         return self.expressions.CreateNamedStruct(
-            self.seq(part for name, value in fields for part in (literal.create(name, self.type_of("string")), value))
+            self.seq(part for name, value in fields for part in (self.text(name), value))
         )
 
-    def attribute_like(self, attribute: Expression, type_json: str) -> Expression:
-        """A new attribute with the name of another, and a type of its own."""
+    def array(self, items: Iterable[Expression]) -> Expression:
+        """An array of these."""
+        return self.expressions.CreateArray(self.seq(items), False)
+
+    def array_of(self, values: Any, type_: Any) -> Expression:
+        """An array of values of this type as Spark has them, a sequence of Scala's or an array of Java's."""
+        data = self._jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(values)
+        return self.expressions.Literal(data, self._types.ArrayType(type_, True))
+
+    def text(self, value: str) -> Expression:
+        return self.expressions.Literal.create(value, self.type_of("string"))
+
+    def joined_text(self, texts: Expression, between: Expression) -> Expression:
+        """The texts of an array as one."""
+        return self.expressions.ArrayJoin(texts, between, self._none)
+
+    def attribute(self, name: str, type_json: str) -> Expression:
+        """A new attribute of a type in Spark's JSON."""
         type_ = self._types.single("DataType").fromJson(type_json)
-        return self.alias(self.null_of(type_), str(attribute.name())).toAttribute()
+        return self.alias(self.null_of(type_), name).toAttribute()
 
     def numbered(self, order: Sequence[Expression], child: Node) -> Node:
         """The rows with their number in an order."""
@@ -334,6 +367,40 @@ class Catalyst:
         count = getattr(self._aggregates, function)(self.seq([argument]))
         complete = self._aggregates.single("Complete")
         return self._aggregates.AggregateExpression(count, complete, False, self._none, self._new_id())
+
+    def by_matches(self, side: Node, pairs: Node, *, matched: bool) -> Node:
+        """The rows of a side that are in a pair, or (not `matched`) in none, each as often as it is there.
+
+        For each distinct row this counts how often it is there, and how many pairs have it.
+        """
+        own, yes = list(each_of(side.output())), self.constant(True)
+        no = self.null_of(yes.dataType())
+        branches = [
+            self.project([*of_rows, self.alias(row, "row"), self.alias(match, "match")], plan)
+            for of_rows, row, match, plan in ((own, yes, no, side), (own, no, yes, pairs))
+        ]
+        every = self.united(*branches)
+        *columns, row, match = each_of(every.output())
+        named = [self.alias(self._call("Count", each), "n") for each in (row, match)]
+        counted = self.logical.Aggregate(self.seq(columns), self.seq([*columns, *named]), every, self._none)
+        rows, matches = (each.toAttribute() for each in named)
+        zero = self.cast(self.constant(0), rows.dataType())
+        asked = self.expressions.GreaterThan if matched else self.expressions.EqualTo
+        kept = self.filtered(self.all_of([self.expressions.GreaterThan(rows, zero), asked(matches, zero)]), counted)
+        often = self.expressions.ArrayRepeat(yes, self.cast(rows, self.type_of("int")))
+        repeated = self.generated(self.expressions.Explode(often), [self.alias(yes, "once").toAttribute()], kept)
+        # A column of a step may be null where that of the query cannot. Two readers of this have to have the same type.
+        known = [
+            one if each.nullable() else self.expressions.KnownNotNull(one)
+            for one, each in zip(columns, own, strict=True)
+        ]
+        return self.project(
+            [self.alias(one, str(each.name()), each) for one, each in zip(known, own, strict=True)], repeated
+        )
+
+    def generated(self, generator: Expression, output: Sequence[Expression], child: Node) -> Node:
+        """The rows that the generator makes of each row, beside it."""
+        return self.logical.Generate(generator, self._nil, False, self._none, self.seq(output), child)
 
     def joined(self, left: Node, right: Node, how: str, condition: Expression | None) -> Node:
         """A join, `how` by the name of Spark's class."""

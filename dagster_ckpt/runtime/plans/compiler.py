@@ -7,13 +7,16 @@ equals another one is one step.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
+from dagster_ckpt.operators import agg
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nodes
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
-from dagster_ckpt.runtime.plans.aggregates import aggregation_of, arguments_of
+from dagster_ckpt.runtime.plans.aggregates import call_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.keys import Key
@@ -68,7 +71,7 @@ def stream_of_sql(
 def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
     _refuse_moment(catalyst, plan)
     plan = catalyst.rewritten(plan)
-    part = Compiler(catalyst).part(plan)
+    part = Compiler(catalyst, plan).part(plan)
     output = list(each_of(plan.output()))
     return part.table([str(each.name()) for each in output])
 
@@ -87,8 +90,9 @@ def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
 class Compiler:
     """Makes parts of the nodes of one plan."""
 
-    def __init__(self, catalyst: Catalyst) -> None:
+    def __init__(self, catalyst: Catalyst, plan: Node) -> None:
         self.catalyst = catalyst
+        self._leaves = [each for each in nodes(plan) if each.isStreaming() and not list(each_of(each.children()))]
         self._steps: list[tuple[Node, Part]] = []
 
     def part(self, node: Node) -> Part:
@@ -109,6 +113,36 @@ class Compiler:
         if stream is None:
             return Part(self.catalyst, output, plan=node)
         return Part(self.catalyst, output, stream=stream, attributes=output)
+
+    def part_that_streams(self, node: Node) -> Part:
+        """The rows of a node, which may be constants: these come in the first epoch, and stay.
+
+        Raises `InvalidPipelineError` for another table that does not stream.
+        """
+        catalyst = self.catalyst
+        if node.isStreaming():
+            return self.part(node)
+        output = tuple(each_of(node.output()))
+        if not catalyst.is_constant(node):
+            columns = ", ".join(str(each.name()) for each in output)
+            raise InvalidPipelineError(
+                "rows of a table that does not stream would be added once more in each epoch: read the table as a "
+                f"stream. found={node.nodeName()}, columns={columns}"
+            )
+        inline = catalyst.expressions.Inline(catalyst.constants_of(node))
+        return self._one_row.then(
+            lambda plan, beside: catalyst.project([*output, *beside], catalyst.generated(inline, output, plan)), output
+        )
+
+    @cached_property
+    def _one_row(self) -> Part:
+        """One row that is there from the first epoch on: that of an aggregate, as in SQL, here of no rows."""
+        catalyst = self.catalyst
+        nothing = self.part(catalyst.filtered(catalyst.constant(False), self._leaves[0]))
+        column = catalyst.null_of(catalyst.type_of("boolean"))
+        made = global_aggregate(nothing.columns([column], ["v0"]), {"a0": agg.count("v0")})
+        [type_] = types_of(made, 1)
+        return Part(catalyst, (), stream=made, attributes=(catalyst.attribute("a0", type_),))
 
     def once(self, node: Node, make: Callable[[Node], Part]) -> Part:
         """The part that `make` makes of a node, or that of an equal node, if there was one."""
@@ -160,7 +194,7 @@ class Compiler:
     def united(self, node: Node) -> Part:
         """All rows of several nodes."""
         catalyst, output = self.catalyst, list(each_of(node.output()))
-        parts = [self.part(child) for child in each_of(node.children())]
+        parts = [self.part_that_streams(child) for child in each_of(node.children())]
         if all(part.plan is not None for part in parts):
             return Part(catalyst, tuple(output), plan=catalyst.on(node, *[part.plan for part in parts]))
         names = [f"c{number}" for number in range(len(output))]
@@ -200,10 +234,9 @@ class Compiler:
         flat = [each for own in of_keys for each in own]
         key_names = [f"k{number}" for number in range(len(flat))]
         known = _Read(dict(zip(key_names, flat, strict=True)))
-        aggregations = {}
-        for number, call in enumerate(calls):
-            names = [known.name_of(each) for each in arguments_of(catalyst, call)]
-            aggregations[f"a{number}"] = aggregation_of(catalyst, call, names)
+        made_of = [call_of(catalyst, call) for call in calls]
+        of_calls = [one.aggregations([known.name_of(each) for each in one.arguments]) for one in made_of]
+        aggregations = {f"a{number}": one for number, one in enumerate(chain.from_iterable(of_calls))}
         rows = self.part(below).columns(list(known.columns.values()), list(known.columns))
         if keys and isinstance(keys[-1], SessionKey):
             made = of_sessions(rows, key_names, aggregations)
@@ -215,12 +248,14 @@ class Compiler:
             made = global_aggregate(rows, aggregations)
         output = tuple(each_of(node.output()))
         stand = [catalyst.alias(each, name).toAttribute() for each, name in zip(flat, key_names, strict=True)]
-        typed = zip(calls, types_of(made, len(calls)), strict=True)
-        raw = [catalyst.attribute_like(call.resultAttribute(), type_) for call, type_ in typed]
+        raw = [catalyst.attribute("a", type_) for type_ in types_of(made, len(aggregations))]
+        results = iter(raw)
+        pairs = zip(made_of, of_calls, strict=True)
+        made_values = [one.value([next(results) for _ in own]) for one, own in pairs]
         columns = iter(stand)
         of_ordered = [key.value([next(columns) for _ in own]) for key, own in zip(keys, of_keys, strict=True)]
         values = [of_ordered[ordered.index(each)] for each in grouping]
-        cast = [catalyst.cast(one, each.dataType()) for one, each in zip([*values, *raw], output, strict=True)]
+        cast = [catalyst.cast(one, each.dataType()) for one, each in zip([*values, *made_values], output, strict=True)]
         named = [catalyst.alias(one, str(each.name()), each) for one, each in zip(cast, output, strict=True)]
         part = Part(catalyst, (), stream=made, attributes=(*stand, *raw))
         return part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), output)

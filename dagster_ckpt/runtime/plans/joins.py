@@ -21,6 +21,9 @@ _HOW = {
     "LeftSemi": "semi",
     "LeftAnti": "anti",
 }
+_LEFT_STREAMS = ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti")
+_RIGHT_STREAMS = ("Inner", "Cross", "RightOuter")
+"""What Spark joins a stream with a table by, row by row of the stream."""
 
 
 def join_parts(compiler: "Compiler", node: Node) -> Part:
@@ -29,28 +32,36 @@ def join_parts(compiler: "Compiler", node: Node) -> Part:
     kind = str(node.joinType().toString()).split("(")[0]
     left, right = each_of(node.children())
     if not (left.isStreaming() and right.isStreaming()):
-        return _with_table(compiler, node, kind, left, right)
+        made = _with_table(compiler, node, kind, left, right)
+        if made is not None:
+            return made
     compared = catalyst.null_aware_of(node)
     if compared is not None:
         return compiler.part(_not_in(catalyst, node, *compared))
     if kind == "ExistenceJoin":
         return compiler.part(_with_flag(catalyst, node))
-    left_keys, right_keys, rest = catalyst.equi_join_of(node)
     if kind not in _HOW:
         raise InvalidPipelineError(f"this kind of join cannot be kept up to date. found={kind}")
+    left_keys, right_keys, rest = catalyst.equi_join_of(node)
     if rest is not None and kind not in ("Inner", "Cross"):
-        return compiler.part(_beside_matches(catalyst, node, kind))
+        return compiler.part(_beside_matches(compiler, node, kind))
     keys = [[column for each in own for column in Key(catalyst, each).columns()] for own in (left_keys, right_keys)]
     if not keys[0]:
         keys = [[catalyst.parsed("1")], [catalyst.parsed("1")]]
-    how = _HOW[kind]
+    part = _by_keys(compiler, node, _HOW[kind], keys)
+    return part if rest is None else part.then(lambda plan, _: catalyst.filtered(rest, plan), part.output)
+
+
+def _by_keys(compiler: "Compiler", node: Node, how: str, keys: Sequence[Sequence[Expression]]) -> Part:
+    """A join by equal keys alone; `keys` are those of both sides."""
+    catalyst = compiler.catalyst
     # Both keys of an inner join have one value, and columns by one name are one in its output.
     one = [how == "inner" and all(is_column(catalyst, each) for each in pair) for pair in zip(*keys, strict=True)]
     sides = []
-    for own, child, letter in zip(keys, (left, right), "lr", strict=True):
+    for own, child, letter in zip(keys, each_of(node.children()), "lr", strict=True):
         key_names = [f"k{number}" if is_one else f"{letter}k{number}" for number, is_one in enumerate(one)]
         columns = RowColumns.of(catalyst, list(zip(key_names, own, strict=True)), list(each_of(child.output())), letter)
-        rows = compiler.part(child).columns(columns.expressions, columns.names)
+        rows = compiler.part_that_streams(child).columns(columns.expressions, columns.names)
         sides.append((rows.key_by(*key_names), columns))
     (ours, mine), (theirs, other) = sides
     made = ours.join(theirs, how=how)
@@ -61,10 +72,7 @@ def join_parts(compiler: "Compiler", node: Node) -> Part:
             stand[column_number(each)] = attributes.setdefault(name, each)
     shown = [_as(catalyst, stand[column_number(each)], each) for each in output]
     part = Part(catalyst, (), stream=made, attributes=tuple(attributes.values()))
-    part = part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
-    if rest is not None:
-        part = part.then(lambda plan, _: catalyst.filtered(rest, plan), output)
-    return part
+    return part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
 
 
 def _as(catalyst: Catalyst, one: Expression, wanted: Expression) -> Expression:
@@ -73,33 +81,31 @@ def _as(catalyst: Catalyst, one: Expression, wanted: Expression) -> Expression:
     return one if same else catalyst.alias(one, str(wanted.name()), wanted)
 
 
-def _beside_matches(catalyst: Catalyst, node: Node, kind: str) -> Node:
+def _beside_matches(compiler: "Compiler", node: Node, kind: str) -> Node:
     """A join that asks more of a pair than equal keys, by the pairs that match and the rows that are in none.
 
-    Rows that are equal have the same matches, so it is enough to know the distinct rows with a match.
+    Rows that are equal have the same matches, so each distinct row is known with the number of its matches.
     """
+    catalyst = compiler.catalyst
     left, right = each_of(node.children())
     condition = catalyst.optional(node.condition())
     ours, theirs = list(each_of(left.output())), list(each_of(right.output()))
     pairs = catalyst.joined(left, right, "Inner", condition)
+    if kind == "LeftSemi" and not any(compiler.part_that_streams(each).changes for each in (left, right)):
+        # A row that has a match keeps it. So its rows only come, which what follows can do with less.
+        matched, same = catalyst.distinct(ours, pairs)
+        return catalyst.joined(left, matched, kind, catalyst.same(ours, same))
     if kind in ("LeftSemi", "LeftAnti"):
-        return _of_matched(catalyst, left, pairs, kind)
+        return catalyst.by_matches(left, pairs, matched=kind == "LeftSemi")
     wanted = list(each_of(node.output()))
     branches = [catalyst.project(wanted, pairs)]
     if kind in ("LeftOuter", "FullOuter"):
         nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in theirs]
-        branches.append(catalyst.project([*ours, *nulls], _of_matched(catalyst, left, pairs, "LeftAnti")))
+        branches.append(catalyst.project([*ours, *nulls], catalyst.by_matches(left, pairs, matched=False)))
     if kind in ("RightOuter", "FullOuter"):
         nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in ours]
-        branches.append(catalyst.project([*nulls, *theirs], _of_matched(catalyst, right, pairs, "LeftAnti")))
+        branches.append(catalyst.project([*nulls, *theirs], catalyst.by_matches(right, pairs, matched=False)))
     return catalyst.united(*branches)
-
-
-def _of_matched(catalyst: Catalyst, side: Node, pairs: Node, kind: str) -> Node:
-    """The rows of a side that are in a pair (LeftSemi), or in none (LeftAnti)."""
-    own = list(each_of(side.output()))
-    matched, theirs = catalyst.distinct(own, pairs)
-    return catalyst.joined(side, matched, kind, catalyst.same(own, theirs))
 
 
 def _with_flag(catalyst: Catalyst, node: Node) -> Node:
@@ -128,21 +134,22 @@ def _not_in(catalyst: Catalyst, node: Node, ours: Expression, theirs: Expression
     return catalyst.joined(kept, right, "LeftAnti", catalyst.expressions.EqualTo(ours, theirs))
 
 
-def _with_table(compiler: "Compiler", node: Node, kind: str, left: Node, right: Node) -> Part:
+def _with_table(compiler: "Compiler", node: Node, kind: str, left: Node, right: Node) -> Part | None:
+    """A join with a table that does not stream, as Spark makes it. None: it is one of constants, a stream as others."""
     catalyst = compiler.catalyst
     output = list(each_of(node.output()))
-    fits = (
-        ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti")
-        if left.isStreaming()
-        else ("Inner", "Cross", "RightOuter")
-    )
+    stream, table = (left, right) if left.isStreaming() else (right, left)
+    if kind == "ExistenceJoin" and left.isStreaming():
+        return compiler.part(_with_flag(catalyst, node))
+    fits = _LEFT_STREAMS if left.isStreaming() else _RIGHT_STREAMS
+    part = compiler.part(stream)
+    if (kind not in fits or part.changes) and catalyst.is_constant(table):
+        return None
     if kind not in fits:
         raise InvalidPipelineError(
             "rows of a table that does not stream would come out for want of a match, which a stream cannot tell: read "
             f"the table as a stream, or keep the stream's rows alone. found={kind}"
         )
-    stream, table = (left, right) if left.isStreaming() else (right, left)
-    part = compiler.part(stream)
     if part.changes:
         columns = ", ".join(str(each.name()) for each in each_of(table.output()))
         raise InvalidPipelineError(

@@ -90,7 +90,7 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
     stream = rows.stream(compiler, arguments)
     made = stream.over(rows.by, **functions)
     results = [
-        catalyst.attribute_like(each.toAttribute(), type_)
+        catalyst.attribute(str(each.name()), type_)
         for each, type_ in zip(calls, types_of(made, len(calls)), strict=True)
     ]
     stand = [*rows.columns.attributes, *[catalyst.alias(each, "v").toAttribute() for each in arguments]]
