@@ -97,6 +97,10 @@ QUERIES = {
             round(stddev(item), 9) AS spread
         FROM orders o LEFT JOIN buyers b ON o.buyer = b.buyer AND b.score > 2 GROUP BY city
     """,
+    "zeros with and without a sign are one": """
+        SELECT zero, item, n, CAST(zero AS STRING) AS text FROM (
+          SELECT weight * 0 AS zero, item, count(*) AS n FROM orders GROUP BY 1, 2) WHERE n > 1
+    """,
     "what aggregates make of no rows": """
         SELECT collect_list(item) AS items, collect_set(b.score) AS scores, skewness(item) AS lean, mode(item) AS most,
             max_by(item, weight) AS newest, listagg(city) AS cities, count(DISTINCT item, city) AS pairs,
@@ -125,7 +129,8 @@ QUERIES = {
     """,
     "joins that ask more, of rows that change": """
         WITH items AS (SELECT buyer, item, count(*) AS n, weight FROM orders GROUP BY buyer, item, weight)
-        SELECT weight, n, EXISTS (SELECT * FROM buyers b WHERE b.buyer = a.buyer AND score > a.item) AS some
+        SELECT CAST(weight * 0 AS STRING) AS zero, n,
+            EXISTS (SELECT * FROM buyers b WHERE b.buyer = a.buyer AND score > a.item) AS some
         FROM items a WHERE EXISTS (SELECT * FROM items b WHERE a.buyer = b.buyer AND a.item <> b.item)
           AND NOT EXISTS (SELECT * FROM buyers b WHERE a.buyer = b.buyer AND b.score < n)
     """,

@@ -261,6 +261,11 @@ class Catalyst:
         evaluation = self.expressions.single("EvalMode").ANSI()
         return self.expressions.Cast(expression, type_, zone, evaluation)
 
+    def one_zero(self, number: Expression) -> Expression:
+        """A floating-point number, 0.0 for -0.0, and one NaN for all."""
+        known = self.kind(number) == "KnownFloatingPointNormalized"
+        return number if known else self._rules.NormalizeNaNAndZero(number)
+
     def type_of(self, ddl: str) -> Any:
         """Catalyst's type, from Spark's DDL."""
         return self._state.sqlParser().parseDataType(ddl)
@@ -374,10 +379,15 @@ class Catalyst:
         For each distinct row this counts how often it is there, and how many pairs have it.
         """
         own, yes = list(each_of(side.output())), self.constant(True)
-        no = self.null_of(yes.dataType())
+        no, text = self.null_of(yes.dataType()), self.type_of("string")
+        # Rows that differ in the sign of a zero are not one, as they would be in GROUP BY.
+        exact = [
+            self.alias(self.cast(each, text) if str(each.dataType().typeName()) in ("float", "double") else each, "c")
+            for each in own
+        ]
         branches = [
-            self.project([*of_rows, self.alias(row, "row"), self.alias(match, "match")], plan)
-            for of_rows, row, match, plan in ((own, yes, no, side), (own, no, yes, pairs))
+            self.project([*exact, self.alias(row, "row"), self.alias(match, "match")], plan)
+            for row, match, plan in ((yes, no, side), (no, yes, pairs))
         ]
         every = self.united(*branches)
         *columns, row, match = each_of(every.output())
@@ -390,9 +400,10 @@ class Catalyst:
         often = self.expressions.ArrayRepeat(yes, self.cast(rows, self.type_of("int")))
         repeated = self.generated(self.expressions.Explode(often), [self.alias(yes, "once").toAttribute()], kept)
         # A column of a step may be null where that of the query cannot. Two readers of this have to have the same type.
+        values = [self.cast(one, each.dataType()) for one, each in zip(columns, own, strict=True)]
         known = [
             one if each.nullable() else self.expressions.KnownNotNull(one)
-            for one, each in zip(columns, own, strict=True)
+            for one, each in zip(values, own, strict=True)
         ]
         return self.project(
             [self.alias(one, str(each.name()), each) for one, each in zip(known, own, strict=True)], repeated

@@ -54,7 +54,10 @@ class Key:
     expression: Expression
 
     def columns(self) -> list[Expression]:
-        """What the step has as keys: a struct's fields, a floating-point number as its text, which is exact."""
+        """What the step has as keys: a struct's fields, a floating-point number as its text, which is exact.
+
+        There is one zero and one NaN, as in GROUP BY.
+        """
         return list(self._columns(self.expression))
 
     def value(self, columns: Sequence[Expression]) -> Expression:
@@ -74,7 +77,7 @@ class Key:
                 f"found={expression.sql()}, type={type_.simpleString()}"
             )
         elif name in _FLOATS:
-            yield catalyst.cast(expression, catalyst.type_of("string"))
+            yield catalyst.cast(catalyst.one_zero(expression), catalyst.type_of("string"))
         else:
             yield expression
 
