@@ -50,6 +50,12 @@ class Function(StrEnum):
     AVG_DISTINCT = "avg_distinct"
     PERCENTILE = "percentile"
     MEDIAN = "median"
+    PERCENTILE_DISC = "percentile_disc"
+    MODE = "mode"
+    SKEWNESS = "skewness"
+    KURTOSIS = "kurtosis"
+    COLLECT_LIST = "collect_list"
+    COLLECT_SET = "collect_set"
     USER_DEFINED = "user_defined"
     APPROX_COUNT_DISTINCT = "approx_count_distinct"
     APPROX_QUANTILE = "approx_quantile"
@@ -240,7 +246,7 @@ def bool_or(column: str) -> Aggregation:
 
 
 def count_distinct(column: str) -> Aggregation:
-    """The exact number of distinct values: a bigint, never null. Of any column that is not nested.
+    """The exact number of distinct values: a bigint, never null. Of any column that is not nested, or of a struct.
 
     Each value is kept once per key, or per window of a key, for as long as that key or window is kept. Without
     `expire_after` the cost of an epoch depends on its rows alone. With it, and in windows, the values are one list,
@@ -289,6 +295,46 @@ def percentile(column: str, q: float) -> Aggregation:
 def median(column: str) -> Aggregation:
     """The value in the middle, a double: `percentile(column, 0.5)`."""
     return Aggregation(Function.MEDIAN, column)
+
+
+def percentile_disc(column: str, q: float) -> Aggregation:
+    """The first value, in their order, that at least the share `q` (0 to 1) of all values is not above.
+
+    It is one of the values, of any column that is not nested. Kept as by `percentile`.
+    """
+    return Aggregation(Function.PERCENTILE_DISC, column, q=q)
+
+
+def mode(column: str) -> Aggregation:
+    """The most frequent value, of several the least, of any column that is not nested. Kept as by `percentile`."""
+    return Aggregation(Function.MODE, column)
+
+
+def skewness(column: str) -> Aggregation:
+    """How far the values lean to one side, a double; null if all are the same. Kept as by `percentile`."""
+    return Aggregation(Function.SKEWNESS, column)
+
+
+def kurtosis(column: str) -> Aggregation:
+    """How much of the spread is far out, less that of a normal distribution: a double; null if all values are the same.
+
+    Kept as by `percentile`.
+    """
+    return Aggregation(Function.KURTOSIS, column)
+
+
+def collect_list(column: str) -> Aggregation:
+    """A list of all values, in their order, of any column that is not nested; without a value it is empty.
+
+    All distinct values of a key are kept, with their number. The list is in the table, and written again in each epoch
+    that touches its key: with thousands of values for a key, `collect` of the first ones costs less.
+    """
+    return Aggregation(Function.COLLECT_LIST, column)
+
+
+def collect_set(column: str) -> Aggregation:
+    """A list of the distinct values, in their order: see `collect_list`."""
+    return Aggregation(Function.COLLECT_SET, column)
 
 
 def user_defined(function: GroupFunction, columns: Sequence[str], returns: pa.DataType) -> Aggregation:

@@ -124,6 +124,23 @@ def _percentile(one: Aggregation, rows: Sequence[Row]) -> float | None:
     return percentile(values, one.q) if values else None
 
 
+def _percentile_disc(one: Aggregation, rows: Sequence[Row]) -> Any:
+    assert one.q is not None
+    assert one.column is not None
+    values = _ascending([row[one.column] for row in rows if row[one.column] is not None])
+    return values[max(math.ceil(one.q * len(values)), 1) - 1] if values else None
+
+
+def _ascending(values: Sequence[Any]) -> list[Any]:
+    return sorted(map(alike, values), key=_ordered)
+
+
+def _mode(values: Sequence[Any]) -> Any:
+    ordered = _ascending(values)
+    often = Counter(map(exact, ordered))
+    return max(ordered, key=lambda value: often[exact(value)])  # the first of several
+
+
 def _digest(one: Aggregation, rows: Sequence[Row]) -> str:
     assert one.columns is not None
     return digest([tuple(row[name] for name in one.columns) for row in rows])
@@ -192,12 +209,15 @@ _OF_ROWS: Mapping[Function, Callable[[Aggregation, Sequence[Row]], Any]] = {
     Function.LAST: _value_by,
     Function.COLLECT: _collected,
     Function.PERCENTILE: _percentile,
+    Function.PERCENTILE_DISC: _percentile_disc,
     Function.USER_DEFINED: _digest,
 }
 _OF_ANY: Mapping[Function, Callable[[Sequence[Any]], Any]] = {
     Function.COUNT: len,
     Function.COUNT_IF: sum,
     Function.COUNT_DISTINCT: lambda values: len({exact(alike(value)) for value in values}),
+    Function.COLLECT_LIST: _ascending,
+    Function.COLLECT_SET: lambda values: _ascending(_distinct(values)),
     Function.VARIANCE: lambda values: None if len(values) < 2 else _variance(values, 1),
 }
 _OF_SOME: Mapping[Function, Callable[[Sequence[Any]], Any]] = {
@@ -210,6 +230,7 @@ _OF_SOME: Mapping[Function, Callable[[Sequence[Any]], Any]] = {
     Function.BIT_AND: lambda values: reduce(and_, values),
     Function.BIT_OR: lambda values: reduce(or_, values),
     Function.BIT_XOR: lambda values: reduce(xor, values),
+    Function.MODE: _mode,
     Function.MEDIAN: lambda values: percentile(values, 0.5),
     Function.SUM_DISTINCT: lambda values: _total(_distinct(values)),
     Function.AVG_DISTINCT: lambda values: _total(_distinct(values)) / len(_distinct(values)),

@@ -55,6 +55,12 @@ class AggregateAttributes(dg.Model, dg.Resolvable):
     bit_xor: Annotated[str | None, _of("bit_xor")] = None
     percentile: Annotated[str | None, _of("percentile")] = None
     median: Annotated[str | None, _of("median")] = None
+    percentile_disc: Annotated[str | None, _of("percentile_disc")] = None
+    mode: Annotated[str | None, _of("mode")] = None
+    skewness: Annotated[str | None, _of("skewness")] = None
+    kurtosis: Annotated[str | None, _of("kurtosis")] = None
+    collect_list: Annotated[str | None, _of("collect_list")] = None
+    collect_set: Annotated[str | None, _of("collect_set")] = None
     collect: Annotated[str | list[str] | None, _of("collect")] = None
     approx_count_distinct: Annotated[str | None, _of("approx_count_distinct")] = None
     approx_quantile: Annotated[str | None, _of("approx_quantile")] = None
@@ -69,7 +75,8 @@ class AggregateAttributes(dg.Model, dg.Resolvable):
         float | None, dg.Resolver.default(description="The relative standard error of approx_count_distinct.")
     ] = None
     q: Annotated[
-        float | None, dg.Resolver.default(description="That of percentile and approx_quantile, from 0 to 1.")
+        float | None,
+        dg.Resolver.default(description="That of percentile, percentile_disc and approx_quantile, from 0 to 1."),
     ] = None
     accuracy: Annotated[
         int | None, dg.Resolver.default(description="The accuracy of approx_quantile, from 10 to 10000.")

@@ -5,9 +5,11 @@ Reading order. Begin with `compiler`.
     returned        what a streaming function returns
     called          the function itself, called outside of Dagster
     compiler        walks the optimised plan, bottom up
-    joins           joins, and what becomes of those that ask more than equal keys
+    joins           joins, by equal keys or with a table that stays
+    matches         joins that ask more than equal keys, made of those
     subqueries      subqueries of one value, as joins
     partitions      the first rows of a key, and functions over a partition
+    groups          aggregates of groups
     aggregates      Spark's aggregates as the engine's
     over_functions  the same for functions over a partition
     constants       rows that a query has in its text

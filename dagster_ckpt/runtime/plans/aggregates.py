@@ -1,12 +1,204 @@
 """Aggregates of a query: Spark's functions as the engine's."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+
+_NESTED = ("array", "map", "struct", "variant")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a query as the engine's aggregates.
+
+    It reads `arguments`, null where it is to skip the row; `aggregations` takes the names of these columns; `value`
+    makes the call's value of the results.
+    """
+
+    arguments: Sequence[Expression]
+    aggregations: Callable[[Sequence[str]], Sequence[Aggregation]]
+    value: Callable[[Sequence[Expression]], Expression] = lambda results: results[0]
+
+    def where(self, catalyst: Catalyst, condition: Expression | None) -> "Call":
+        """The call over the rows for which the condition holds."""
+        if condition is None:
+            return self
+        return replace(self, arguments=[catalyst.only_if(condition, each) for each in self.arguments])
+
+
+def call_of(catalyst: Catalyst, call: Expression) -> Call:
+    """The engine's aggregates for a call. Raises `InvalidPipelineError` for one that cannot be kept up to date."""
+    function, where = call.aggregateFunction(), catalyst.optional(call.filter())
+    name = catalyst.kind(function)
+    if name == "Count":
+        return _count(catalyst, function, where, distinct=bool(call.isDistinct()))
+    if call.isDistinct() and name not in (*_OF_DISTINCT, *_IDEMPOTENT):
+        raise _refused(call, "DISTINCT is for count, sum, avg, collect_list and listagg")
+    if name in _OF_ONE:
+        made = _of_one(_OF_DISTINCT.get(name, _OF_ONE[name]) if call.isDistinct() else _OF_ONE[name], function)
+    elif name in _OF_TWO:
+        make, [one, other] = _OF_TWO[name], each_of(function.children())
+        made = Call([one, other], lambda names: [make(names[0], names[1])])
+    elif name in _OTHERS:
+        made = _OTHERS[name](catalyst, call)
+    else:
+        raise _refused(call, _INSTEAD.get(name, _ELSE))
+    for each in made.arguments:
+        if str(each.dataType().typeName()) in _NESTED:
+            raise _refused(call, "it takes no nested values: have the fields of a struct in columns of their own")
+    return made.where(catalyst, where)
+
+
+def _refused(call: Expression, instead: str) -> InvalidPipelineError:
+    distinct = "DISTINCT " if call.isDistinct() else ""
+    return InvalidPipelineError(f"this aggregate cannot be kept up to date: {instead}. found={distinct}{call.sql()}")
+
+
+def _count(catalyst: Catalyst, function: Expression, where: Expression | None, *, distinct: bool) -> Call:
+    given = list(each_of(function.children()))
+    open_ = [each for each in given if each.nullable()]
+    known = [catalyst.expressions.IsNotNull(each) for each in open_]
+    if distinct:
+        one = given[0] if len(given) == 1 else catalyst.struct([(f"c{at}", each) for at, each in enumerate(given)])
+        if len(given) > 1 and known:
+            one = catalyst.only_if(catalyst.all_of(known), one)
+        return Call([one], lambda names: [agg.count_distinct(names[0])]).where(catalyst, where)
+    if len(open_) == 1:
+        return Call(open_, lambda names: [agg.count(names[0])]).where(catalyst, where)
+    conditions = known if where is None else [where, *known]
+    if not conditions:
+        return Call([], lambda _: [agg.count()])
+    return Call([catalyst.all_of(conditions)], lambda names: [agg.count_if(names[0])])
+
+
+def _of_one(make: Callable[[str], Aggregation], function: Expression) -> Call:
+    [argument, *_] = each_of(function.children())
+    if str(argument.dataType().typeName()) == "boolean":
+        make = _OF_BOOLEANS.get(make, make)
+    return Call([argument], lambda names: [make(names[0])])
+
+
+def _list(catalyst: Catalyst, call: Expression) -> Call:
+    """All values. In which order SQL leaves open: in their own."""
+    function = call.aggregateFunction()
+    distinct = call.isDistinct() or catalyst.kind(function) == "CollectSet"
+    make = agg.collect_set if distinct else agg.collect_list
+    [argument, *_] = each_of(function.children())
+    return Call(
+        [argument],
+        lambda names: [make(names[0])],
+        lambda results: catalyst.expressions.KnownNotContainsNull(results[0]),
+    )
+
+
+def _text(catalyst: Catalyst, call: Expression) -> Call:
+    """The values as one text, between them the delimiter."""
+    function, expressions = call.aggregateFunction(), catalyst.expressions
+    child, delimiter, order = function.child(), function.delimiter(), list(each_of(function.orderExpressions()))
+    if str(child.dataType().typeName()) != "string":
+        raise _refused(call, "it joins text alone: use collect_list, or cast the column")
+    if order and (len(order) > 1 or not order[0].child().semanticEquals(child)):
+        raise _refused(
+            call, "it orders the values by themselves alone: order it so, or use a process function of a Stream"
+        )
+    descends = bool(order) and catalyst.kind(order[0].direction()) == "Descending"
+    made = _list(catalyst, call)
+
+    def value(results: Sequence[Expression]) -> Expression:
+        listed = expressions.Reverse(results[0]) if descends else results[0]
+        between = catalyst.cast(delimiter, child.dataType())
+        if delimiter.nullable():
+            between = expressions.Coalesce(catalyst.seq([between, catalyst.cast(catalyst.text(""), child.dataType())]))
+        some = expressions.GreaterThan(expressions.Size(results[0], False), catalyst.constant(0))
+        return catalyst.only_if(some, catalyst.joined_text(listed, between))
+
+    return replace(made, arguments=[child], value=value)
+
+
+def _by(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Expression], Call]:
+    """The value of the row that comes first or last by another; it may be null, the other not."""
+
+    def made(catalyst: Catalyst, call: Expression) -> Call:
+        arguments = list(each_of(call.aggregateFunction().children()))
+        if len(arguments) > 2:
+            raise _refused(call, "it gives one value: for several use row_number() OVER ... <= n")
+        return Call(
+            arguments,
+            lambda names: [make([names[0]], by=names[1])],
+            lambda results: catalyst.field(results[0], 0),
+        )
+
+    return made
+
+
+def _percentiles(make: Callable[[str, float], Aggregation]) -> Callable[[Catalyst, Expression], Call]:
+    """One percentile, or an array of several."""
+
+    def made(catalyst: Catalyst, call: Expression) -> Call:
+        function = call.aggregateFunction()
+        argument, asked = function.child(), function.percentageExpression()
+        if catalyst.kind(function) == "Percentile":
+            often = function.frequencyExpression()
+            if not often.foldable() or often.eval(None) != 1:
+                raise _refused(call, "it has no frequencies: have as many rows, by explode(sequence(1, n))")
+        descends = catalyst.kind(function) in ("Percentile", "PercentileDisc") and bool(function.reverse())
+        if descends and catalyst.kind(function) == "PercentileDisc":
+            raise _refused(call, "it ascends alone: leave DESC out")
+        found = asked.eval(None)
+        several = [found] if isinstance(found, float) else [float(each) for each in found.toDoubleArray()]
+        shares = [1 - each if descends else each for each in several]
+
+        def value(results: Sequence[Expression]) -> Expression:
+            if isinstance(found, float):
+                return results[0]
+            # Without values there is no array.
+            some = catalyst.expressions.IsNotNull(results[0])
+            return catalyst.only_if(some, catalyst.expressions.KnownNotContainsNull(catalyst.array(results)))
+
+        return Call([argument], lambda names: [make(names[0], share) for share in shares], value)
+
+    return made
+
+
+def _mode(catalyst: Catalyst, call: Expression) -> Call:
+    # Spark's reverse order is that of the least of several.
+    if catalyst.optional(call.aggregateFunction().reverseOpt()) is False:
+        raise _refused(call, "of several values it gives the least: leave DESC out")
+    return _of_one(agg.mode, call.aggregateFunction())
+
+
+def _pivot(catalyst: Catalyst, call: Expression) -> Call:
+    """An array with the one value of each pivot."""
+    function, expressions = call.aggregateFunction(), catalyst.expressions
+    pivot, values = function.pivotColumn(), function.pivotColumnValues()
+    pivots = catalyst.array_of(values, pivot.dataType())
+    arguments = []
+    for place in range(values.size()):
+        here = expressions.EqualNullSafe(pivot, expressions.GetArrayItem(pivots, catalyst.constant(place), False))
+        arguments.append(catalyst.only_if(here, function.valueColumn()))
+    return Call(arguments, lambda names: [agg.max(each) for each in names], catalyst.array)
+
+
+def _times_count(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Expression], Call]:
+    """A mean times the number of its rows, which is a sum."""
+
+    def made(catalyst: Catalyst, call: Expression) -> Call:
+        arguments = list(each_of(call.aggregateFunction().children()))
+        known = catalyst.all_of([catalyst.expressions.IsNotNull(each) for each in arguments])
+        *_, double = [each.dataType() for each in arguments]
+        return Call(
+            [*arguments, catalyst.only_if(known, catalyst.constant(1))],
+            lambda names: [make(*names[:-1]), agg.count(names[-1])],
+            lambda results: catalyst.expressions.Multiply(results[0], catalyst.cast(results[1], double)),
+        )
+
+    return made
+
 
 _OF_ONE: Mapping[str, Callable[[str], Aggregation]] = {
     "Sum": agg.sum,
@@ -20,11 +212,22 @@ _OF_ONE: Mapping[str, Callable[[str], Aggregation]] = {
     "StddevPop": agg.stddev_pop,
     "VarianceSamp": agg.variance,
     "VariancePop": agg.var_pop,
+    "Skewness": agg.skewness,
+    "Kurtosis": agg.kurtosis,
     "BitAndAgg": agg.bit_and,
     "BitOrAgg": agg.bit_or,
     "BitXorAgg": agg.bit_xor,
+    "HyperLogLogPlusPlus": agg.count_distinct,
 }
-"""By the name of Spark's class. Which row is the first or the last of a group SQL leaves open: any value will do."""
+"""By the name of Spark's class. Which row is the first or the last of a group SQL leaves open: any value will do.
+
+An exact number of distinct values is within the error that is asked for.
+"""
+_OF_BOOLEANS: Mapping[Callable[[str], Aggregation], Callable[[str], Aggregation]] = {
+    agg.min: agg.bool_and,
+    agg.max: agg.bool_or,
+}
+"""False is before true, so these are the same, and two counts are less than each value."""
 _OF_DISTINCT: Mapping[str, Callable[[str], Aggregation]] = {"Sum": agg.sum_distinct, "Average": agg.avg_distinct}
 _OF_TWO: Mapping[str, Callable[[str, str], Aggregation]] = {
     "Corr": agg.corr,
@@ -34,85 +237,39 @@ _OF_TWO: Mapping[str, Callable[[str, str], Aggregation]] = {
     "RegrIntercept": agg.regr_intercept,
     "RegrR2": agg.regr_r2,
 }
-_PERCENTILE = "Percentile"
-_PIVOT = "PivotFirst"
-_IDEMPOTENT = ("Min", "Max", "First", "Last", "AnyValue", "BitAndAgg", "BitOrAgg")
-"""Functions to which it makes no difference how often a value is there."""
-
-
-def arguments_of(catalyst: Catalyst, call: Expression) -> list[Expression]:
-    """The columns that a call needs, null where it is to skip the row."""
-    function = call.aggregateFunction()
-    given, where = list(each_of(function.children())), catalyst.optional(call.filter())
-    name = catalyst.kind(function)
-    if name == "Count":
-        open_ = [each for each in given if each.nullable()]
-        if call.isDistinct():
-            if len(given) > 1:
-                raise InvalidPipelineError(
-                    "count(DISTINCT a, b) counts combinations of columns: count the rows of a SELECT DISTINCT. "
-                    f"found={call.sql()}"
-                )
-            open_ = given
-        elif not open_:
-            return [] if where is None else [where]
-        elif len(open_) > 1:
-            known = catalyst.all_of([catalyst.expressions.IsNotNull(each) for each in open_])
-            return [known if where is None else catalyst.all_of([where, known])]
-        given = open_
-    if name == _PERCENTILE:
-        given = given[:1]
-    return given if where is None else [catalyst.only_if(where, each) for each in given]
-
-
-def without_pivots(catalyst: Catalyst, node: Node) -> Node:
-    """The aggregate without Spark's function for PIVOT, which picks from the rows of a group the one of each name."""
-
-    def picked(expression: Expression) -> Expression | None:
-        if catalyst.kind(expression) != "AggregateExpression":
-            return None
-        function = expression.aggregateFunction()
-        return catalyst.pivoted(function) if catalyst.kind(function) == _PIVOT else None
-
-    columns = [catalyst.replaced(each, picked) for each in each_of(node.aggregateExpressions())]
-    return catalyst.aggregate(list(each_of(node.groupingExpressions())), columns, node.child())
-
-
-def is_pivot(catalyst: Catalyst, call: Expression) -> bool:
-    return catalyst.kind(call.aggregateFunction()) == _PIVOT
-
-
-def aggregation_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) -> Aggregation:
-    """The engine's function for a call over these columns, those of `arguments_of`."""
-    function = call.aggregateFunction()
-    name = catalyst.kind(function)
-    found = _count(function, call, columns) if name == "Count" else _other(name, function, call, columns)
-    if found is not None:
-        return found
-    distinct = "DISTINCT " if call.isDistinct() else ""
-    raise InvalidPipelineError(
-        "this aggregate cannot be kept up to date: use count, sum, avg, min, max, DISTINCT, stddev, variance, corr, "
-        f"covar, regr or bit functions, percentile, or a process function. found={distinct}{call.sql()}"
-    )
-
-
-def _count(function: Expression, call: Expression, columns: Sequence[str]) -> Aggregation:
-    if call.isDistinct():
-        return agg.count_distinct(*columns)
-    if not columns:
-        return agg.count()
-    open_ = [each for each in each_of(function.children()) if each.nullable()]
-    return agg.count(*columns) if len(open_) == 1 else agg.count_if(*columns)
-
-
-def _other(name: str, function: Expression, call: Expression, columns: Sequence[str]) -> Aggregation | None:
-    """None: there is no such function."""
-    if name in _OF_ONE and (not call.isDistinct() or name in _IDEMPOTENT):
-        return _OF_ONE[name](columns[0])
-    if name in _OF_DISTINCT:
-        return _OF_DISTINCT[name](columns[0])
-    if name == _PERCENTILE and not call.isDistinct():
-        q, often = (each.eval(None) for each in (function.percentageExpression(), function.frequencyExpression()))
-        if isinstance(q, float) and often == 1:
-            return agg.percentile(columns[0], 1 - q if function.reverse() else q)
-    return _OF_TWO[name](columns[0], columns[1]) if name in _OF_TWO else None
+_OTHERS: Mapping[str, Callable[[Catalyst, Expression], Call]] = {
+    "ApproximatePercentile": _percentiles(agg.percentile_disc),
+    "CollectList": _list,
+    "CollectSet": _list,
+    "ListAgg": _text,
+    "MaxBy": _by(agg.last),
+    "MinBy": _by(agg.first),
+    "Mode": _mode,
+    "Percentile": _percentiles(agg.percentile),
+    "PercentileDisc": _percentiles(agg.percentile_disc),
+    "PivotFirst": _pivot,
+    "RegrReplacement": _times_count(agg.var_pop),
+    "RegrSXY": _times_count(agg.covar_pop),
+}
+_IDEMPOTENT = (
+    "Min",
+    "Max",
+    "First",
+    "Last",
+    "AnyValue",
+    "BitAndAgg",
+    "BitOrAgg",
+    "CollectList",
+    "CollectSet",
+    "HyperLogLogPlusPlus",
+    "ListAgg",
+)
+"""Functions that can be of distinct values: it makes no difference to most how often a value is there."""
+_SKETCH = "a sketch cannot forget a value: use count(DISTINCT x), or approx_count_distinct, which is exact here"
+_INSTEAD: Mapping[str, str] = {
+    "HistogramNumeric": "count the rows of each bucket: GROUP BY floor(x / width)",
+    "CountMinSketchAgg": "count the rows of each value: GROUP BY x",
+    "ApproxTopK": "count the rows of each value, and take the first ones: ORDER BY n DESC, x LIMIT k",
+    **dict.fromkeys(("HllSketchAgg", "HllUnionAgg", "BitmapConstructAgg", "BitmapOrAgg"), _SKETCH),
+}
+_ELSE = "use another function, collect_list with a function of the list, or a process function of a Stream"

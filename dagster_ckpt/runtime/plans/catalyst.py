@@ -44,12 +44,13 @@ _REWRITES = frozenset(
     }
 )
 """The optimizer's batches that leave a plan relational algebra. The whole optimizer refuses plans that stream."""
-
 _SKIPPED = ("EliminateLimits", "PruneFilters")
 """Rules that take the source away from below what never has a row, such as WHERE false."""
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical"
 _CONSTANT = ("LocalRelation", "OneRowRelation", "Range")
 """Leaves of a plan that are the same whenever they are read."""
+_CONSTANTS_MAX = 10_000
+"""The most rows of a table of constants, which are in the text of the plan."""
 
 
 class _Package:
@@ -209,6 +210,25 @@ class Catalyst:
         [ours], [theirs] = each_of(found._1()), each_of(found._2())
         return ours, theirs
 
+    def is_constant(self, node: Node) -> bool:
+        """Whether the rows of a plan are always the same: those of VALUES, of `range`, and what is made of them."""
+        leaves = (each for each in nodes(node) if not list(each_of(each.children())))
+        constant = all(self.kind(each) in _CONSTANT for each in leaves)
+        return (
+            constant
+            and self.has_at_most(_CONSTANTS_MAX, node)
+            and not node.isStreaming()
+            and bool(node.deterministic())
+        )
+
+    def constants_of(self, node: Node) -> Expression:
+        """The rows of such a plan as an array of structs, a constant."""
+        made = node.data() if self.kind(node) == "LocalRelation" else self._rows_of(node)
+        return self.array_of(made, node.schema())
+
+    def _rows_of(self, node: Node) -> Any:
+        return self._frame_of(self._own, node).queryExecution().executedPlan().executeCollect()
+
     def is_empty(self, node: Node) -> bool:
         """Whether the node is no row, as what stands for the changes of a step."""
         return self.kind(node) == "LocalRelation" and bool(node.data().isEmpty())
@@ -216,16 +236,6 @@ class Catalyst:
     def is_within(self, expression: Expression, node: Node) -> bool:
         """Whether the expression reads columns of this plan alone."""
         return bool(expression.references().subsetOf(node.outputSet()))
-
-    def constant_rows(self, plan: Node, most: int) -> list[Expression] | None:
-        """The rows of a plan that reads no table, each as a struct; None: it reads one, or may have more than that."""
-        leaves = [node for node in nodes(plan) if not list(each_of(node.children()))]
-        rows = self.optional(plan.maxRows())
-        if rows is None or int(rows) > most or any(self.kind(leaf) not in _CONSTANT for leaf in leaves):
-            return None
-        type_ = plan.schema()
-        found = self._frame_of(self._own, plan).queryExecution().executedPlan().executeCollect()
-        return [self.expressions.Literal(row, type_) for row in found]
 
     # Building
 
@@ -287,6 +297,11 @@ class Catalyst:
         evaluation = self.expressions.single("EvalMode").ANSI()
         return self.expressions.Cast(expression, type_, zone, evaluation)
 
+    def one_zero(self, number: Expression) -> Expression:
+        """A floating-point number, 0.0 for -0.0, and one NaN for all."""
+        known = self.kind(number) == "KnownFloatingPointNormalized"
+        return number if known else self._rules.NormalizeNaNAndZero(number)
+
     def type_of(self, ddl: str) -> Any:
         """Catalyst's type, from Spark's DDL."""
         return self._state.sqlParser().parseDataType(ddl)
@@ -297,15 +312,30 @@ class Catalyst:
 
     def struct(self, fields: Iterable[tuple[str, Expression]]) -> Expression:
         """A struct of these fields."""
-        literal = self.expressions.Literal
         return self.expressions.CreateNamedStruct(
-            self.seq(part for name, value in fields for part in (literal.create(name, self.type_of("string")), value))
+            self.seq(part for name, value in fields for part in (self.text(name), value))
         )
 
-    def attribute_like(self, attribute: Expression, type_json: str) -> Expression:
-        """A new attribute with the name of another, and a type of its own."""
+    def array(self, items: Iterable[Expression]) -> Expression:
+        """An array of these."""
+        return self.expressions.CreateArray(self.seq(items), False)
+
+    def array_of(self, values: Any, type_: Any) -> Expression:
+        """An array of values of this type as Spark has them, a sequence of Scala's or an array of Java's."""
+        data = self._jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(values)
+        return self.expressions.Literal(data, self._types.ArrayType(type_, True))
+
+    def text(self, value: str) -> Expression:
+        return self.expressions.Literal.create(value, self.type_of("string"))
+
+    def joined_text(self, texts: Expression, between: Expression) -> Expression:
+        """The texts of an array as one."""
+        return self.expressions.ArrayJoin(texts, between, self._none)
+
+    def attribute(self, name: str, type_json: str) -> Expression:
+        """A new attribute of a type in Spark's JSON."""
         type_ = self._types.single("DataType").fromJson(type_json)
-        return self.alias(self.null_of(type_), str(attribute.name())).toAttribute()
+        return self.alias(self.null_of(type_), name).toAttribute()
 
     def numbered(self, order: Sequence[Expression], child: Node) -> Node:
         """The rows with their number in an order."""
@@ -319,19 +349,6 @@ class Catalyst:
 
     def null_of(self, type_: Any) -> Expression:
         return self.expressions.Literal.create(None, type_)
-
-    def pivoted(self, function: Expression) -> Expression:
-        """What `PivotFirst` makes of the rows of a group, an array with the value for each of its names."""
-        expressions, types = self.expressions, self._types
-        names = self._jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(function.pivotColumnValues())
-        known = expressions.Literal(names, types.ArrayType(function.pivotColumn().dataType(), True))
-        values = []
-        for place in range(function.pivotColumnValues().size()):
-            name = expressions.GetArrayItem(known, self.constant(place), False)
-            here = expressions.EqualNullSafe(function.pivotColumn(), name)
-            first = self._aggregates.First(self.only_if(here, function.valueColumn()), True)
-            values.append(self._complete(first))
-        return expressions.CreateArray(self.seq(values), False)
 
     def only_if(self, condition: Expression, value: Expression) -> Expression:
         """The value where the condition holds, else null."""
@@ -397,7 +414,7 @@ class Catalyst:
     def sorted(self, order: Sequence[Expression], child: Node) -> Node:
         return self.logical.Sort(self.seq(order), True, child, self._none)
 
-    def generated(self, node: Node, generator: Expression, child: Node) -> Node:
+    def generated_as(self, node: Node, generator: Expression, child: Node) -> Node:
         """The node with another generator, over rows with more columns than it had."""
         return self.logical.Generate(
             generator, self._nil, node.outer(), node.qualifier(), node.generatorOutput(), child
@@ -425,23 +442,25 @@ class Catalyst:
         first, last = (self.expressions.single(f"Unbounded{end}") for end in ("Preceding", "Following"))
         within = self.expressions.SpecifiedWindowFrame(frame, first, last)
         spec = self.expressions.WindowSpecDefinition(self.seq(keys), self._nil, within)
-        count = self.alias(self.expressions.WindowExpression(self._call("Count", self.parsed("1")), spec), "number")
+        count = self.alias(self.expressions.WindowExpression(self.count_of(self.parsed("1")), spec), "number")
         return count.toAttribute(), self.window([count], keys, [], child)
 
     def counted(self, value: Expression, child: Node) -> tuple[Expression, Expression, Node]:
         """The number of rows, that of rows with a value, and the plan with the one row of both."""
         one = self.parsed("1")
-        names = [self.alias(self._call("Count", each), "n") for each in (one, value)]
+        names = [self.alias(self.count_of(each), "n") for each in (one, value)]
         plan = self.logical.Aggregate(self._nil, self.seq(names), child, self._none)
         rows, known = (each.toAttribute() for each in names)
         return rows, known, plan
 
-    def _call(self, function: str, argument: Expression) -> Expression:
-        return self._complete(getattr(self._aggregates, function)(self.seq([argument])))
+    def count_of(self, value: Expression) -> Expression:
+        """The number of rows with a value, as a function of an aggregate or a window."""
+        count, complete = self._aggregates.Count(self.seq([value])), self._aggregates.single("Complete")
+        return self._aggregates.AggregateExpression(count, complete, False, self._none, self._new_id())
 
-    def _complete(self, function: Expression) -> Expression:
-        complete = self._aggregates.single("Complete")
-        return self._aggregates.AggregateExpression(function, complete, False, self._none, self._new_id())
+    def generated(self, generator: Expression, output: Sequence[Expression], child: Node) -> Node:
+        """The rows that the generator makes of each row, beside it."""
+        return self.logical.Generate(generator, self._nil, False, self._none, self.seq(output), child)
 
     def joined(self, left: Node, right: Node, how: str, condition: Expression | None) -> Node:
         """A join, `how` by the name of Spark's class."""

@@ -6,26 +6,24 @@ equals another one is one step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
-from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
-from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
-from dagster_ckpt.runtime.plans.aggregates import aggregation_of, arguments_of, is_pivot, without_pivots
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nodes
+from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
-from dagster_ckpt.runtime.plans.constants import constants
+from dagster_ckpt.runtime.plans.constants import constants, one_row
+from dagster_ckpt.runtime.plans.groups import aggregated
 from dagster_ckpt.runtime.plans.joins import join_parts
-from dagster_ckpt.runtime.plans.keys import Key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
-from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
+from dagster_ckpt.runtime.plans.parts import Part, Work
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns, refused
-from dagster_ckpt.runtime.plans.sessions import SessionKey, of_sessions
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
 from dagster_ckpt.runtime.plans.subqueries import without_scalar_subqueries
-from dagster_ckpt.runtime.plans.work_text import in_canonical_order
 
 _UNCHANGED = (
     "SubqueryAlias",
@@ -78,8 +76,7 @@ def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
         raise InvalidPipelineError(
             "the query reads no stream, so its table would never change: read one, or make it an ordinary asset"
         )
-    part = Compiler(catalyst).part(plan)
-    return part.table(names)
+    return Compiler(catalyst, plan).part(plan).table(names)
 
 
 def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
@@ -97,8 +94,8 @@ def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
 class Compiler:
     """Makes parts of the nodes of one plan."""
 
-    def __init__(self, catalyst: Catalyst) -> None:
-        self.catalyst = catalyst
+    def __init__(self, catalyst: Catalyst, plan: Node) -> None:
+        self.catalyst, self._plan = catalyst, plan
         self._steps: list[tuple[Node, Part]] = []
 
     def part(self, node: Node) -> Part:
@@ -120,6 +117,16 @@ class Compiler:
             return Part(self.catalyst, output, plan=node)
         return Part(self.catalyst, output, stream=stream, attributes=output)
 
+    def part_that_streams(self, node: Node) -> Part:
+        """The rows of a node, or constants. Raises `InvalidPipelineError` for a table that does not stream."""
+        return self.part(node) if node.isStreaming() else constants(self, node)
+
+    @cached_property
+    def one_row(self) -> Part:
+        """One row, beside which constants stand."""
+        leaves = (each for each in nodes(self._plan) if each.isStreaming() and not list(each_of(each.children())))
+        return one_row(self, next(leaves))
+
     def once(self, node: Node, make: Callable[[Node], Part]) -> Part:
         """The part that `make` makes of a node, or that of an equal node, if there was one."""
         catalyst, own = self.catalyst, tuple(each_of(node.output()))
@@ -139,11 +146,9 @@ class Compiler:
     def filtered(self, node: Node) -> Part:
         """A filter, which may be one over a rank."""
         found = top_of(self, node)
-        return (
-            self._above(node, lambda plan, _: self.catalyst.filtered(node.condition(), plan))
-            if found is None
-            else found
-        )
+        if found is not None:
+            return found
+        return self._above(node, lambda plan, _: self.catalyst.filtered(node.condition(), plan))
 
     def row_by_row(self, node: Node) -> Part:
         """Spark's work on each row."""
@@ -174,9 +179,9 @@ class Compiler:
     def united(self, node: Node) -> Part:
         """All rows of several nodes."""
         catalyst, output = self.catalyst, list(each_of(node.output()))
-        children = list(each_of(node.children()))
-        streaming = next(child for child in children if child.isStreaming())
-        parts = [self.part(child) if child.isStreaming() else constants(self, child, streaming) for child in children]
+        parts = [self.part_that_streams(child) for child in each_of(node.children())]
+        if all(part.plan is not None for part in parts):
+            return Part(catalyst, tuple(output), plan=catalyst.on(node, *[part.plan for part in parts]))
         names = [f"c{number}" for number in range(len(output))]
         typed = [
             part.columns(
@@ -189,64 +194,6 @@ class Compiler:
             for other in typed[1:]:
                 whole = whole.union(other)
         return Part(catalyst, tuple(output), stream=whole, attributes=tuple(output))
-
-    def aggregated(self, node: Node) -> Part:
-        """Aggregates of groups, and what is computed of them."""
-        catalyst = self.catalyst
-        grouping, calls, results, below = catalyst.aggregate_of(node)
-        if any(is_pivot(catalyst, call) for call in calls):
-            grouping, calls, results, below = catalyst.aggregate_of(without_pivots(catalyst, node))
-        grouping = in_canonical_order(grouping, below)
-        calls = in_canonical_order(calls, below)
-        groups = catalyst.groups(grouping, calls, below)
-        part = self.once(groups, lambda _: self._groups(groups, grouping, calls, below))
-        wanted = [*grouping, *(call.resultAttribute() for call in calls)]
-        pairs = zip(part.output, wanted, strict=True)
-        named = [catalyst.alias(one, str(each.name()), each) for one, each in pairs]
-        part = part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), wanted)
-        output = tuple(each_of(node.output()))
-        return part.then(lambda plan, beside: catalyst.project([*results, *beside], plan), output)
-
-    def _groups(self, node: Node, grouping: Sequence[Expression], calls: Sequence[Expression], below: Node) -> Part:
-        """A row for each group: its key, then the results of the calls; the distinct keys if there are none."""
-        catalyst = self.catalyst
-        # A session's columns come last.
-        ordered = sorted(grouping, key=SessionKey.is_one)
-        keys = [(SessionKey if SessionKey.is_one(each) else Key)(catalyst, each) for each in ordered]
-        of_keys = [key.columns() for key in keys]
-        flat = [each for own in of_keys for each in own]
-        key_names = [f"k{number}" for number in range(len(flat))]
-        arguments: list[Expression] = []
-        aggregations = {}
-        for number, call in enumerate(calls):
-            with located(catalyst, call.aggregateFunction()):
-                own = arguments_of(catalyst, call)
-                names = [f"v{len(arguments) + place}" for place in range(len(own))]
-                aggregations[f"a{number}"] = aggregation_of(catalyst, call, names)
-            arguments += own
-        value_names = [f"v{number}" for number in range(len(arguments))]
-        rows = self.part(below).columns([*flat, *arguments], [*key_names, *value_names])
-        with naming_columns([*key_names, *value_names, *aggregations], [*flat, *arguments, *calls]):
-            if keys and isinstance(keys[-1], SessionKey):
-                made = of_sessions(rows, key_names, aggregations)
-            elif not calls:
-                made = rows.distinct()
-            elif keys:
-                made = rows.key_by(*key_names).aggregate(**aggregations)
-            else:
-                made = global_aggregate(rows, aggregations)
-            types = types_of(made, len(calls))
-        output = tuple(each_of(node.output()))
-        stand = [catalyst.alias(each, name).toAttribute() for each, name in zip(flat, key_names, strict=True)]
-        typed = zip(calls, types, strict=True)
-        raw = [catalyst.attribute_like(call.resultAttribute(), type_) for call, type_ in typed]
-        columns = iter(stand)
-        of_ordered = [key.value([next(columns) for _ in own]) for key, own in zip(keys, of_keys, strict=True)]
-        values = [of_ordered[ordered.index(each)] for each in grouping]
-        cast = [catalyst.cast(one, each.dataType()) for one, each in zip([*values, *raw], output, strict=True)]
-        named = [catalyst.alias(one, str(each.name()), each) for one, each in zip(cast, output, strict=True)]
-        part = Part(catalyst, (), stream=made, attributes=(*stand, *raw))
-        return part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), output)
 
     def deduplicated(self, node: Node) -> Part:
         """One row of each key. Which one SQL leaves open: the least by its columns."""
@@ -267,7 +214,7 @@ class Compiler:
 
 _MAKERS: Mapping[str, Callable[[Compiler, Node], Part]] = {
     **dict.fromkeys(_UNCHANGED, Compiler.below),
-    "Aggregate": Compiler.aggregated,
+    "Aggregate": aggregated,
     "Deduplicate": lambda compiler, node: compiler.once(node, compiler.deduplicated),
     "DeduplicateWithinWatermark": lambda compiler, node: compiler.once(node, compiler.deduplicated),
     "Expand": Compiler.expanded,

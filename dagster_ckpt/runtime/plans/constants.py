@@ -1,37 +1,38 @@
-"""Rows that a query has in its text, such as VALUES, as rows of a stream: they come with the first epoch."""
+"""Rows that a query has in its text, such as VALUES, as rows of a stream: they come with the first epoch, and stay."""
 
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators import agg
 from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.stream import global_aggregate
 from dagster_ckpt.runtime.plans.catalyst import Node
-from dagster_ckpt.runtime.plans.parts import Part
+from dagster_ckpt.runtime.plans.parts import Part, types_of
 
 if TYPE_CHECKING:
     from dagster_ckpt.runtime.plans.compiler import Compiler
 
-_ROWS_MAX = 1_000
-"""Each row is a part of the plan."""
 
-
-def constants(compiler: "Compiler", plan: Node, streaming: Node) -> Part:
-    """The rows of a plan that does not stream. `streaming` is any node of the query that does.
-
-    They stand beside the one row of an aggregate of nothing, which is there from the first epoch on.
-
-    Raises `InvalidPipelineError` for a plan that reads a table.
-    """
-    catalyst, output = compiler.catalyst, list(each_of(plan.output()))
-    rows = catalyst.constant_rows(plan, _ROWS_MAX)
-    if rows is None:
+def constants(compiler: "Compiler", plan: Node) -> Part:
+    """The rows of a plan that does not stream. Raises `InvalidPipelineError` for one that reads a table."""
+    catalyst, output = compiler.catalyst, tuple(each_of(plan.output()))
+    if not catalyst.is_constant(plan):
         columns = ", ".join(str(each.name()) for each in output)
         raise InvalidPipelineError(
-            "rows of a table that does not stream are beside rows that do: read the table as a stream. "
-            f"found=Union, table={columns}"
+            "rows of a table that does not stream would be added once more in each epoch: read the table as a "
+            f"stream. found={plan.nodeName()}, columns={columns}"
         )
-    _, _, one = catalyst.counted(catalyst.constant(1), catalyst.filtered(catalyst.constant(False), streaming))
-    values = [[catalyst.field(row, place) for place in range(len(output))] for row in rows]
-    return compiler.part(one).then(
-        lambda below, beside: catalyst.expanded([[*each, *beside] for each in values], [*output, *beside], below),
-        output,
+    inline = catalyst.expressions.Inline(catalyst.constants_of(plan))
+    return compiler.one_row.then(
+        lambda below, beside: catalyst.project([*output, *beside], catalyst.generated(inline, output, below)), output
     )
+
+
+def one_row(compiler: "Compiler", leaf: Node) -> Part:
+    """One row that is there from the first epoch on: that of an aggregate, as in SQL, here of no rows of the leaf."""
+    catalyst = compiler.catalyst
+    nothing = compiler.part(catalyst.filtered(catalyst.constant(False), leaf))
+    column = catalyst.null_of(catalyst.type_of("boolean"))
+    made = global_aggregate(nothing.columns([column], ["v0"]), {"a0": agg.count("v0")})
+    [type_] = types_of(made, 1)
+    return Part(catalyst, (), stream=made, attributes=(catalyst.attribute("a0", type_),))

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
-from dagster_ckpt.runtime.plans.keys import Key
+from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column
+from dagster_ckpt.runtime.plans.matches import beside_matches, not_in, with_flag
 from dagster_ckpt.runtime.plans.partitions import without_limit
 from dagster_ckpt.runtime.plans.parts import Part
 from dagster_ckpt.runtime.plans.subqueries import of_single_join
@@ -23,6 +24,9 @@ _HOW = {
     "LeftSemi": "semi",
     "LeftAnti": "anti",
 }
+_LEFT_STREAMS = ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti")
+_RIGHT_STREAMS = ("Inner", "Cross", "RightOuter")
+"""What Spark joins a stream with a table by, row by row of the stream."""
 
 
 def join_parts(compiler: "Compiler", node: Node) -> Part:
@@ -31,45 +35,30 @@ def join_parts(compiler: "Compiler", node: Node) -> Part:
     kind = str(node.joinType().toString()).split("(")[0]
     left, right = each_of(node.children())
     if not (left.isStreaming() and right.isStreaming()):
-        return _with_table(compiler, node, kind, left, right)
-    other = _as_other_nodes(catalyst, node, kind)
+        made = _with_table(compiler, node, kind, left, right)
+        if made is not None:
+            return made
+    other = _as_other_nodes(compiler, node, kind)
     if other is not None:
         return compiler.part(other)
     left_keys, right_keys, rest = catalyst.equi_join_of(node)
     keys = [[column for each in own for column in Key(catalyst, each).compared()] for own in (left_keys, right_keys)]
     if not keys[0]:
         keys = [[catalyst.parsed("1")], [catalyst.parsed("1")]]
-    sides = []
     if kind in ("LeftSemi", "LeftAnti"):
-        right = without_limit(catalyst, right)
-    for own, child, letter in zip(keys, (left, right), "lr", strict=True):
-        key_names = [f"{letter}k{number}" for number in range(len(own))]
-        output = list(each_of(child.output()))
-        names = [f"{letter}{number}" for number in range(len(output))]
-        rows = compiler.part(child).columns([*own, *output], [*key_names, *names])
-        sides.append((rows.key_by(*key_names), key_names, output))
-    (ours, our_keys, our_output), (theirs, their_keys, their_output) = sides
-    how = _HOW[kind]
-    made = ours.join(theirs, how=how)
-    stand = [catalyst.alias(each, name).toAttribute() for each, name in zip(keys[0], our_keys, strict=True)]
-    other = [catalyst.alias(each, name).toAttribute() for each, name in zip(keys[1], their_keys, strict=True)]
-    output = list(each_of(node.output()))
-    ours_only = how in ("semi", "anti")
-    attributes = [*stand, *our_output] if ours_only else [*stand, *our_output, *other, *their_output]
-    part = Part(catalyst, (), stream=made, attributes=tuple(attributes))
-    part = part.then(lambda plan, beside: catalyst.project([*output, *beside], plan), output)
-    if rest is not None:
-        part = part.then(lambda plan, _: catalyst.filtered(rest, plan), output)
-    return part
+        node = catalyst.on(node, left, without_limit(catalyst, right))
+    part = _by_keys(compiler, node, _HOW[kind], keys)
+    return part if rest is None else part.then(lambda plan, _: catalyst.filtered(rest, plan), part.output)
 
 
-def _as_other_nodes(catalyst: Catalyst, node: Node, kind: str) -> Node | None:
+def _as_other_nodes(compiler: "Compiler", node: Node, kind: str) -> Node | None:
     """What a join is made of that is more than pairs of equal keys; None: it is no more than that."""
+    catalyst = compiler.catalyst
     compared = catalyst.null_aware_of(node)
     if compared is not None:
-        return _not_in(catalyst, node, *compared)
+        return not_in(catalyst, node, *compared)
     if kind == "ExistenceJoin":
-        return _with_flag(catalyst, node)
+        return with_flag(catalyst, node)
     left_keys, right_keys, rest = catalyst.equi_join_of(node)
     if kind == "LeftSingle":
         if rest is not None or not left_keys:
@@ -80,87 +69,54 @@ def _as_other_nodes(catalyst: Catalyst, node: Node, kind: str) -> Node | None:
         return of_single_join(catalyst, node, left_keys, right_keys)
     if kind not in _HOW:
         raise InvalidPipelineError(f"this kind of join cannot be kept up to date. found={kind}")
-    return None if rest is None or kind in ("Inner", "Cross") else _beside_matches(catalyst, node, kind)
+    return None if rest is None or kind in ("Inner", "Cross") else beside_matches(compiler, node, kind)
 
 
-def _beside_matches(catalyst: Catalyst, node: Node, kind: str) -> Node:
-    """A join that asks more of a pair than equal keys, by the pairs that match and the rows that are in none.
-
-    Rows that are equal have the same matches, so it is enough to know the distinct rows with a match.
-    """
-    left, right = each_of(node.children())
-    condition = catalyst.optional(node.condition())
-    ours, theirs = list(each_of(left.output())), list(each_of(right.output()))
-    left, right = _with_a_column(catalyst, left), _with_a_column(catalyst, right)
-    pairs = catalyst.joined(left, right, "Inner", condition)
-    if kind in ("LeftSemi", "LeftAnti"):
-        return _of_matched(catalyst, left, pairs, kind)
-    wanted = list(each_of(node.output()))
-    branches = [catalyst.project(wanted, pairs)]
-    if kind in ("LeftOuter", "FullOuter"):
-        nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in theirs]
-        branches.append(catalyst.project([*ours, *nulls], _of_matched(catalyst, left, pairs, "LeftAnti")))
-    if kind in ("RightOuter", "FullOuter"):
-        nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in ours]
-        branches.append(catalyst.project([*nulls, *theirs], _of_matched(catalyst, right, pairs, "LeftAnti")))
-    return catalyst.united(*branches)
-
-
-def _with_a_column(catalyst: Catalyst, side: Node) -> Node:
-    """The rows of a side; if the query reads none of its columns, with one by which they are rows."""
-    if not side.output().isEmpty():
-        return side
-    return catalyst.project([catalyst.alias(catalyst.constant(1), "any")], side)
+def _by_keys(compiler: "Compiler", node: Node, how: str, keys: Sequence[Sequence[Expression]]) -> Part:
+    """A join by equal keys alone; `keys` are those of both sides."""
+    catalyst = compiler.catalyst
+    # Both keys of an inner join have one value, and columns by one name are one in its output.
+    one = [how == "inner" and all(is_column(catalyst, each) for each in pair) for pair in zip(*keys, strict=True)]
+    sides = []
+    for own, child, letter in zip(keys, each_of(node.children()), "lr", strict=True):
+        key_names = [f"k{number}" if is_one else f"{letter}k{number}" for number, is_one in enumerate(one)]
+        columns = RowColumns.of(catalyst, list(zip(key_names, own, strict=True)), list(each_of(child.output())), letter)
+        rows = compiler.part_that_streams(child).columns(columns.expressions, columns.names)
+        sides.append((rows.key_by(*key_names), columns))
+    (ours, mine), (theirs, other) = sides
+    made = ours.join(theirs, how=how)
+    output, attributes = list(each_of(node.output())), dict(zip(mine.names, mine.attributes, strict=True))
+    stand = {column_number(each): each for each in mine.attributes}
+    if how not in ("semi", "anti"):
+        for name, each in zip(other.names, other.attributes, strict=True):
+            stand[column_number(each)] = attributes.setdefault(name, each)
+    shown = [_as(catalyst, stand[column_number(each)], each) for each in output]
+    part = Part(catalyst, (), stream=made, attributes=tuple(attributes.values()))
+    return part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
 
 
-def _of_matched(catalyst: Catalyst, side: Node, pairs: Node, kind: str) -> Node:
-    """The rows of a side that are in a pair (LeftSemi), or in none (LeftAnti)."""
-    own = list(each_of(side.output()))
-    matched, theirs = catalyst.distinct(own, pairs)
-    return catalyst.joined(side, matched, kind, catalyst.same(own, theirs))
+def _as(catalyst: Catalyst, one: Expression, wanted: Expression) -> Expression:
+    """An attribute under the id of another, unless it is that one."""
+    same = column_number(one) == column_number(wanted)
+    return one if same else catalyst.alias(one, str(wanted.name()), wanted)
 
 
-def _with_flag(catalyst: Catalyst, node: Node) -> Node:
-    """Each row of the left, and whether it has a match: those that have one, and those that have none."""
-    left, right = each_of(node.children())
-    condition, flag = catalyst.optional(node.condition()), node.joinType().exists()
-    own = list(each_of(left.output()))
-    branches = []
-    for how, value in (("LeftSemi", True), ("LeftAnti", False)):
-        rows = catalyst.joined(left, right, how, condition)
-        branches.append(catalyst.project([*own, catalyst.alias(catalyst.constant(value), "exists", flag)], rows))
-    return catalyst.united(*branches)
-
-
-def _not_in(catalyst: Catalyst, node: Node, ours: Expression, theirs: Expression) -> Node:
-    """`ours NOT IN (theirs)`: rows without a match, if no value of the right is null; all rows, if there is none."""
-    left, right = each_of(node.children())
-    rows, known, flags = catalyst.counted(theirs, right)
-    nothing = catalyst.expressions.EqualTo(rows, catalyst.cast(catalyst.constant(0), rows.dataType()))
-    empty = catalyst.any_of(catalyst.expressions.IsNull(rows), nothing)
-    passes = catalyst.any_of(
-        empty,
-        catalyst.all_of([catalyst.expressions.IsNotNull(ours), catalyst.expressions.EqualTo(rows, known)]),
-    )
-    kept = catalyst.project(list(each_of(left.output())), catalyst.filtered(passes, catalyst.left_join(left, flags)))
-    return catalyst.joined(kept, right, "LeftAnti", catalyst.expressions.EqualTo(ours, theirs))
-
-
-def _with_table(compiler: "Compiler", node: Node, kind: str, left: Node, right: Node) -> Part:
+def _with_table(compiler: "Compiler", node: Node, kind: str, left: Node, right: Node) -> Part | None:
+    """A join with a table that does not stream, as Spark makes it. None: it is one of constants, a stream as others."""
     catalyst = compiler.catalyst
     output = list(each_of(node.output()))
-    fits = (
-        ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti")
-        if left.isStreaming()
-        else ("Inner", "Cross", "RightOuter")
-    )
+    stream, table = (left, right) if left.isStreaming() else (right, left)
+    if kind == "ExistenceJoin" and left.isStreaming():
+        return compiler.part(with_flag(catalyst, node))
+    fits = _LEFT_STREAMS if left.isStreaming() else _RIGHT_STREAMS
+    part = compiler.part(stream)
+    if (kind not in fits or part.changes) and catalyst.is_constant(table):
+        return None
     if kind not in fits:
         raise InvalidPipelineError(
             "rows of a table that does not stream would come out for want of a match, which a stream cannot tell: read "
             f"the table as a stream, or keep the stream's rows alone. found={kind}"
         )
-    stream, table = (left, right) if left.isStreaming() else (right, left)
-    part = compiler.part(stream)
     if part.changes:
         columns = ", ".join(str(each.name()) for each in each_of(table.output()))
         raise InvalidPipelineError(

@@ -1,13 +1,49 @@
-"""Keys of a query as columns that a step can have as keys."""
+"""Keys of a query as columns that a step can have as keys, and rows as columns of which none is there twice."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.query_plan import column_number
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
 
-_BY_TEXT = ("float", "double")
-"""Types whose text is exact, and a key where they are none."""
+FLOATS = ("float", "double")
+
+
+@dataclass(frozen=True)
+class RowColumns:
+    """The rows of a node as columns of a step: their expressions, their names, and the attributes they stand for."""
+
+    expressions: tuple[Expression, ...]
+    names: tuple[str, ...]
+    attributes: tuple[Expression, ...]
+
+    @classmethod
+    def of(
+        cls, catalyst: Catalyst, leading: Sequence[tuple[str, Expression]], output: Sequence[Expression], letter: str
+    ) -> "RowColumns":
+        """What leads, such as keys, by its names; then the columns of the node, named by letter and place.
+
+        A column of the node that leads as it is has the same bytes there, so it does not follow once more. One that is
+        computed for a key, such as the text of a floating-point number, does not stand for its column.
+        """
+        places = {column_number(each): place for place, each in enumerate(output)}
+        expressions, names, attributes = list[Expression](), list[str](), list[Expression]()
+        for name, each in leading:
+            place = places.pop(column_number(each), None) if is_column(catalyst, each) else None
+            expressions.append(each)
+            names.append(name)
+            attributes.append(catalyst.alias(each, name).toAttribute() if place is None else output[place])
+        for place in places.values():
+            expressions.append(output[place])
+            names.append(f"{letter}{place}")
+            attributes.append(output[place])
+        return cls(tuple(expressions), tuple(names), tuple(attributes))
+
+
+def is_column(catalyst: Catalyst, expression: Expression) -> bool:
+    """Whether the expression is a column as it is."""
+    return catalyst.kind(expression) == "AttributeReference"
 
 
 @dataclass(frozen=True)
@@ -18,7 +54,10 @@ class Key:
     expression: Expression
 
     def columns(self) -> list[Expression]:
-        """What the step has as keys: a struct's fields, and of a type that is no key its text, which is exact."""
+        """What the step has as keys: a struct's fields, and of a type that is no key its text, which is exact.
+
+        There is one zero and one NaN, as in GROUP BY.
+        """
         return list(self._columns(self.expression))
 
     def compared(self) -> list[Expression]:
@@ -46,7 +85,9 @@ class Key:
                 "rows are not brought together by values of this type: group or join by its parts. "
                 f"found={expression.sql()}, type={type_.simpleString()}"
             )
-        elif name in _BY_TEXT or name.startswith("interval "):
+        elif name in FLOATS:
+            yield catalyst.cast(catalyst.one_zero(expression), catalyst.type_of("string"))
+        elif name.startswith("interval "):
             yield catalyst.cast(expression, catalyst.type_of("string"))
         else:
             yield expression

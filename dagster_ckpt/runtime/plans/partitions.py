@@ -1,7 +1,7 @@
 """Functions over a partition, and the first rows of one."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -10,7 +10,7 @@ from dagster_ckpt.operators.rows.top.top import COUNT_MAX
 from dagster_ckpt.runtime.declared.query_plan import each_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
-from dagster_ckpt.runtime.plans.keys import Key
+from dagster_ckpt.runtime.plans.keys import Key, RowColumns
 from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of
 from dagster_ckpt.runtime.plans.parts import Part, types_of
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns
@@ -115,6 +115,8 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
     """Functions over a partition as a step."""
     catalyst = compiler.catalyst
     rows = _Rows.of(compiler, node)
+    if not rows.by:
+        rows = rows.in_any_order(catalyst)
     calls = _calls_of(catalyst, node)
     arguments: list[Expression] = []
     functions: dict[str, Over] = {}
@@ -126,12 +128,11 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
             functions[f"a{number}"] = function_of(catalyst, call, names)
         arguments += of_one
     stream = rows.stream(compiler, arguments)
-    by = rows.by or [f"{rows.names[0]} asc"]  # without an order all rows of the partition are one frame
     with naming_columns([*functions, *(f"v{number}" for number in range(len(arguments)))], [*calls, *arguments]):
-        made = stream.over(by, **functions)
+        made = stream.over(rows.by, **functions)
         types = types_of(made, len(calls))
-    results = [catalyst.attribute_like(each.toAttribute(), type_) for each, type_ in zip(calls, types, strict=True)]
-    stand = [*rows.stand_ins(catalyst), *[catalyst.alias(each, "v").toAttribute() for each in arguments]]
+    results = [catalyst.attribute(str(each.name()), type_) for each, type_ in zip(calls, types, strict=True)]
+    stand = [*rows.columns.attributes, *[catalyst.alias(each, "v").toAttribute() for each in arguments]]
     own = [
         catalyst.alias(catalyst.cast(one, each.dataType()), str(each.name()), each.toAttribute())
         for one, each in zip(results, calls, strict=True)
@@ -169,12 +170,12 @@ def _ordered(
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows below a `Window` node as a step reads them: `k0`... keys, `o0`... order, `c0`... their columns."""
+    """The rows below a `Window` node as a step reads them: `k0`... keys, `o0`... order, `c0`... their other columns."""
 
     child: Node
-    keys: list[Expression]
-    order: list[Expression]
+    keys: list[str]
     by: list[str]
+    columns: RowColumns
     output: list[Expression]
 
     @classmethod
@@ -183,24 +184,27 @@ class _Rows:
         [child] = each_of(window.children())
         keys = [column for each in each_of(window.partitionSpec()) for column in Key(catalyst, each).columns()]
         terms = [term for each in each_of(window.orderSpec()) for term in order_of(catalyst, each)]
-        order, by = [column for column, _ in terms], [f"o{number} {text}" for number, (_, text) in enumerate(terms)]
-        return cls(child, keys, order, by, list(each_of(child.output())))
+        key_names = [f"k{number}" for number in range(len(keys))]
+        ordered = [(f"o{number}", column) for number, (column, _) in enumerate(terms)]
+        by = [f"{name} {text}" for (name, _), (_, text) in zip(ordered, terms, strict=True)]
+        output = list(each_of(child.output()))
+        leading = [*zip(key_names, keys, strict=True), *ordered]
+        return cls(child, key_names, by, RowColumns.of(catalyst, leading, output, "c"), output)
 
-    @property
-    def names(self) -> list[str]:
-        return [f"c{number}" for number in range(len(self.output))]
+    def in_any_order(self, catalyst: Catalyst) -> "_Rows":
+        """The rows by whatever order: without one, all rows of a partition are one frame."""
+        others = [name for name in self.columns.names if name not in self.keys]
+        if others:
+            return replace(self, by=[f"{others[0]} asc"])
+        same = list(zip(self.columns.names, self.columns.expressions, strict=True))
+        columns = RowColumns.of(catalyst, [*same, ("o0", catalyst.parsed("1"))], self.output, "c")
+        return replace(self, by=["o0 asc"], columns=columns)
 
     def stream(self, compiler: "Compiler", more: Sequence[Expression] = ()) -> Stream:
         """The rows, by their keys. `more` are columns `v0`... behind."""
-        key_names = [f"k{number}" for number in range(len(self.keys))]
-        order_names = [f"o{number}" for number in range(len(self.order))]
-        names = [*key_names, *order_names, *self.names, *(f"v{number}" for number in range(len(more)))]
-        rows = compiler.part(self.child).columns([*self.keys, *self.order, *self.output, *more], names)
-        return rows.key_by(*key_names) if key_names else rows
-
-    def stand_ins(self, catalyst: Catalyst) -> list[Expression]:
-        """The attributes that the columns of the stream stand for."""
-        return [*(catalyst.alias(each, "of").toAttribute() for each in (*self.keys, *self.order)), *self.output]
+        names = [*self.columns.names, *(f"v{number}" for number in range(len(more)))]
+        rows = compiler.part(self.child).columns([*self.columns.expressions, *more], names)
+        return rows.key_by(*self.keys) if self.keys else rows
 
 
 def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int, ties: Ties) -> Part:
@@ -209,7 +213,7 @@ def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int
         raise _any_rows()
     made = rows.stream(compiler).top(bound, rows.by, ties=ties, rank="r")
     own = [*rows.output, call.toAttribute()]
-    part = Part(catalyst, (), stream=made, attributes=(*rows.stand_ins(catalyst), call.toAttribute()))
+    part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes, call.toAttribute()))
     return part.then(lambda plan, beside: catalyst.project([*own, *beside], plan), own)
 
 

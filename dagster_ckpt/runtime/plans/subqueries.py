@@ -65,7 +65,7 @@ class _Hoisted:
 
     def generate(self, node: Node) -> Node:
         generator = self._of(node.generator())
-        return self._catalyst.generated(node, generator, self._below)
+        return self._catalyst.generated_as(node, generator, self._below)
 
     def join(self, node: Node) -> Node:
         condition = self._of(self._catalyst.optional(node.condition()))

@@ -61,6 +61,9 @@ class Writer:
             self._joined,
             self._joined,
             self._combined,
+            self._grouping,
+            self._pivoted,
+            self._exploded,
             self._distinct,
             self._ranked,
             self._limited,
@@ -101,8 +104,40 @@ class Writer:
         columns = (*keys, *((name, type_) for name, _, type_ in calls))
         return Relation(f"SELECT {listed} FROM {below}{grouped}{having}", columns)
 
+    def _grouping(self, depth: int) -> Relation:
+        below = self.query(depth)
+        keys = self._some(below.columns, least=1, most=2)
+        name, (sql, type_) = self._name(), self._call(below.columns)
+        names = ", ".join(name for name, _ in keys)
+        sets = self._one_of([f"CUBE({names})", f"ROLLUP({names})", f"GROUPING SETS (({names}), ({keys[0][0]}), ())"])
+        return Relation(f"SELECT {names}, {sql} AS {name} FROM {below} GROUP BY {sets}", (*keys, (name, type_)))
+
+    def _pivoted(self, depth: int) -> Relation:
+        below = self.query(depth)
+        pivot, key, value = (self._one_of(below.columns) for _ in range(3))
+        key_name, names = self._name(), [self._name() for _ in LITERALS[pivot[1]]]
+        rows = f"SELECT {key[0]} AS {key_name}, {pivot[0]} AS p, {value[0]} AS v FROM {below}"
+        pivots = ", ".join(f"{one} AS {name}" for one, name in zip(LITERALS[pivot[1]], names, strict=True))
+        text = f"SELECT * FROM ({rows}) PIVOT (max(v) FOR p IN ({pivots}))"
+        return Relation(text, ((key_name, key[1]), *((name, value[1]) for name in names)))
+
+    def _exploded(self, depth: int) -> Relation:
+        below, name = self.query(depth), self._name()
+        text = f"SELECT * FROM {below} LATERAL VIEW explode(sequence(1, {self._number(1, 2)})) AS {name}"
+        return Relation(text, (*below.columns, (name, "int")))
+
+    def _beside(self, depth: int) -> Relation:
+        """What stands beside the rows of tables: other ones, or constants."""
+        if self._chance(5):
+            columns = [(self._name(), self._one_of(["int", "string"])) for _ in range(2)]
+            rows = [f"({', '.join(self._one_of([*LITERALS[kind], 'NULL']) for _, kind in columns)})" for _ in range(2)]
+            typed = f"({', '.join(LITERALS[kind][0] for _, kind in columns)})"
+            listed = ", ".join(name for name, _ in columns)
+            return Relation(f"SELECT * FROM VALUES {', '.join([typed, *rows])} AS v({listed})", tuple(columns))
+        return self.query(self._number(0, depth))
+
     def _joined(self, depth: int) -> Relation:
-        left, right = self.query(depth), self.query(self._number(0, depth))
+        left, right = self.query(depth), self._beside(depth)
         how = self._one_of(JOINS)
         condition = self._equal(left.columns, right.columns)
         if condition is None:
@@ -114,7 +149,7 @@ class Writer:
         return Relation(f"SELECT * FROM {left} {a} {how} {right} {b} ON {condition}", columns)
 
     def _combined(self, depth: int) -> Relation:
-        left, right = self.query(depth), self.query(self._number(0, depth))
+        left, right = self.query(depth), self._beside(depth)
         pairs = [
             (mine, next(iter(other for other in right.columns if other[1] == mine[1]), None)) for mine in left.columns
         ]
@@ -160,7 +195,7 @@ class Writer:
         return Relation(f"SELECT *, {function} AS {name} FROM {below}", (*below.columns, (name, type_)))
 
     def _in_subquery(self, depth: int) -> Relation:
-        below, other = self.query(depth), self.query(self._number(0, depth))
+        below, other = self.query(depth), self._beside(depth)
         condition = self._equal(below.columns, other.columns)
         if condition is None:
             return below
@@ -169,7 +204,8 @@ class Writer:
         if self._chance():
             asked = f"{mine} {no}IN (SELECT {theirs} FROM {other})"
         else:
-            asked = f"{no}EXISTS (SELECT 1 FROM {other} WHERE {condition})"
+            more = f" AND {self._condition((*below.columns, *other.columns))}" if self._chance(3) else ""
+            asked = f"{no}EXISTS (SELECT 1 FROM {other} WHERE {condition}{more})"
         if self._chance(3) and not no:
             asked = f"({asked} OR {self._condition(below.columns)})"
         return Relation(f"SELECT * FROM {below} WHERE {asked}", below.columns)
@@ -229,15 +265,20 @@ class Writer:
             (f"count(DISTINCT {name})", "int"),
             (f"min({name})", type_),
             (f"max({name})", type_),
+            (f"mode() WITHIN GROUP (ORDER BY {name})", type_),
+            (f"max_by({name}, {name})", type_),
+            (f"approx_count_distinct({name})", "int"),
+            (f"count(DISTINCT {name}, {self._one_of(columns)[0]})", "int"),
+            (f"array_join(sort_array(collect_list(CAST({name} AS STRING))), ',')", "string"),
         ]
         if type_ in SUMMED:
             calls += [(f"sum({name})", type_), (f"avg({name})", "decimal" if type_ == "decimal" else "double")]
         if type_ == "int":
             calls += [(f"sum(DISTINCT {name})", "int"), (f"bit_xor({name})", "int")]
         if type_ == "boolean":
-            calls += [(f"bool_and({name})", "boolean"), (f"count_if({name})", "int")]
+            calls += [(f"bool_and({name})", "boolean"), (f"bool_or({name})", "boolean"), (f"count_if({name})", "int")]
         sql, made = self._one_of(calls)
-        if self._chance(4):
+        if self._chance(4) and not sql.startswith("array_join"):
             sql += f" FILTER (WHERE {self._condition(columns)})"
         return sql, made
 

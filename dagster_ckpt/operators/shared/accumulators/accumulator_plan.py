@@ -21,6 +21,7 @@ from dagster_ckpt.operators.shared.accumulators.extremes import End, Extreme
 from dagster_ckpt.operators.shared.accumulators.moments import Moments
 from dagster_ckpt.operators.shared.accumulators.sketches import DistinctSketch, QuantileSketch
 from dagster_ckpt.operators.shared.accumulators.sums import DecimalSum, FloatSum, IntegerSum, WideSum
+from dagster_ckpt.operators.shared.accumulators.value_order import is_orderable
 
 
 def plan(name: str, aggregation: Aggregation, types: Types, event_time: str | None) -> AggregatePlan:
@@ -89,6 +90,12 @@ def _collected(request: Request) -> AggregatePlan:
 
 
 def _distinct(request: Request) -> AggregatePlan:
+    if not is_orderable(request.type):
+        raise InvalidPipelineError(
+            "distinct structs are kept in a table beside, which neither a window nor a key that expires has: leave "
+            f"expire_after out; for windows make their start a column, and a key. aggregate={request.name}, "
+            f"column={request.column}, type={request.type}"
+        )
     distinct = DistinctValues(request.column, request.type)
     return _counted(request.name, distinct, lambda state: output_columns.sizes(state[distinct.name]))
 
@@ -243,6 +250,12 @@ _PLANS: Mapping[Function, Callable[[Request], AggregatePlan]] = {
     Function.AVG_DISTINCT: _of_listed,
     Function.PERCENTILE: bag_plans.within,
     Function.MEDIAN: bag_plans.within,
+    Function.PERCENTILE_DISC: bag_plans.within,
+    Function.MODE: bag_plans.within,
+    Function.SKEWNESS: bag_plans.within,
+    Function.KURTOSIS: bag_plans.within,
+    Function.COLLECT_LIST: bag_plans.within,
+    Function.COLLECT_SET: bag_plans.within,
     Function.APPROX_COUNT_DISTINCT: _about_distinct,
     Function.APPROX_QUANTILE: _quantile,
 }

@@ -8,9 +8,11 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import flat, taken
 from dagster_ckpt.operators.agg import GroupFunction
+from dagster_ckpt.operators.shared.accumulators.accumulator import or_null
 from dagster_ckpt.operators.shared.accumulators.bags import BagFunction, Bags
 from dagster_ckpt.operators.shared.accumulators.edge_rows import struct_of
 from dagster_ckpt.operators.shared.accumulators.lists import lists_of
+from dagster_ckpt.operators.shared.accumulators.moments import Doubles
 
 GROUP_NUMBER = "_group"
 """The column of a user-defined aggregate's rows with the number of their group in the call."""
@@ -34,6 +36,73 @@ def percentile(q: float) -> BagFunction:
         with np.errstate(invalid="ignore", over="ignore"):
             between = (upper - place) * low + (place - lower) * high
         return bags.spread(pa.array(np.where((lower == upper) | (low == high), low, between)))
+
+    return of
+
+
+def percentile_disc(q: float) -> BagFunction:
+    """The first value that at least the share `q` of all values is not above."""
+
+    def of(bags: Bags) -> pa.Array:
+        starts, until = bags.starts, np.cumsum(bags.counts)
+        before = until[starts] - bags.counts[starts]
+        sizes = np.append(before[1:], until[-1:]) - before
+        place = np.maximum(np.ceil(q * sizes).astype(np.int64), 1) - 1
+        return bags.spread(taken(bags.columns[0], np.searchsorted(until, before + place, side="right")))
+
+    return of
+
+
+def mode(bags: Bags) -> pa.Array:
+    """The most frequent value; of several the least."""
+    if len(bags.groups) == 0:
+        return pa.nulls(bags.size, bags.columns[0].type)
+    starts = bags.starts
+    most = np.repeat(np.maximum.reduceat(bags.counts, starts), np.diff(starts, append=len(bags.groups)))
+    at = np.flatnonzero(bags.counts == most)
+    return bags.spread(taken(bags.columns[0], at[np.diff(bags.groups[at], prepend=-1) > 0]))
+
+
+def skewness(bags: Bags) -> pa.Array:
+    """The third standardized moment; null where all values are the same."""
+    n, second, third = _central_moments(bags, 3)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return bags.spread(or_null(pa.array(np.sqrt(n) * third / np.sqrt(second**3)), second != 0))
+
+
+def kurtosis(bags: Bags) -> pa.Array:
+    """The fourth standardized moment, less 3; null where all values are the same."""
+    n, second, fourth = _central_moments(bags, 4)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return bags.spread(or_null(pa.array(n * fourth / (second * second) - 3.0), second != 0))
+
+
+def _central_moments(bags: Bags, power: int) -> tuple[Doubles, Doubles, Doubles]:
+    """Of each group with rows: how many values, and the sums of their distances from the mean to the powers 2 and this.
+
+    A bag has the same order however its rows came, and so has each sum.
+    """
+    starts = bags.starts
+    if len(starts) == 0:
+        return np.zeros(0), np.zeros(0), np.zeros(0)
+    spans = np.diff(starts, append=len(bags.groups))
+    values = bags.columns[0].cast(pa.float64(), safe=False).to_numpy()
+    n = np.add.reduceat(bags.counts, starts).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = values - np.repeat(values[starts], spans)  # so that the distances of equal values are 0
+        apart = apart - np.repeat(np.add.reduceat(apart * bags.counts, starts) / n, spans)
+        second, other = (np.add.reduceat(apart**each * bags.counts, starts) for each in (2, power))
+    return n, second, other
+
+
+def values(*, distinct: bool) -> BagFunction:
+    """A list of the values in their order, each as often as it is there, or once."""
+
+    def of(bags: Bags) -> pa.Array:
+        if distinct:
+            return lists_of(bags.groups, bags.columns[0], bags.size)
+        at = np.repeat(np.arange(len(bags.groups)), bags.counts)
+        return lists_of(bags.groups[at], taken(bags.columns[0], at), bags.size)
 
     return of
 

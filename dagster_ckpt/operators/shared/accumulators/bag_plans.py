@@ -1,7 +1,7 @@
 """Plans of aggregates that need all values of a group, or all distinct ones."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,10 +15,25 @@ from dagster_ckpt.operators.shared.accumulators.bags import BagFunction, BagResu
 from dagster_ckpt.operators.shared.accumulators.distinct import DistinctValues, MarkedValues
 from dagster_ckpt.operators.shared.accumulators.distinct_totals import OfNewValues, of_new, totals_of_lists
 
-OF_BAGS = (Function.PERCENTILE, Function.MEDIAN, Function.USER_DEFINED)
+OF_BAGS = (
+    Function.PERCENTILE,
+    Function.MEDIAN,
+    Function.PERCENTILE_DISC,
+    Function.MODE,
+    Function.SKEWNESS,
+    Function.KURTOSIS,
+    Function.COLLECT_LIST,
+    Function.COLLECT_SET,
+    Function.USER_DEFINED,
+)
 """Functions that need the bag of all values."""
 OF_BAGS_WITH_RETRACTION = (*OF_BAGS, Function.BIT_AND, Function.BIT_OR, Function.COLLECT)
 """Those where rows are retracted."""
+_OF_VALUES: Mapping[Function, BagFunction] = {
+    Function.MODE: bag_functions.mode,
+    Function.SKEWNESS: bag_functions.skewness,
+    Function.KURTOSIS: bag_functions.kurtosis,
+}
 _MEDIAN = 0.5
 
 
@@ -96,6 +111,13 @@ def _of_bag(request: Request) -> _OfBag:
             return _OfBag(
                 (request.by, *(one.columns or (column,))), field, first, (one.limit,), required, empty, one.limit
             )
+        case Function.COLLECT_LIST | Function.COLLECT_SET:
+            field = pa.field(name, pa.list_(request.type), nullable=False)
+            listed = bag_functions.values(distinct=one.function is Function.COLLECT_SET)
+            return _OfBag((column,), field, listed, empty=pa.scalar([], field.type))
+        case Function.MODE | Function.SKEWNESS | Function.KURTOSIS:
+            type_ = request.type if one.function is Function.MODE else pa.float64()
+            return _OfBag((column,), pa.field(name, type_), _OF_VALUES[one.function])
         case Function.USER_DEFINED:
             assert one.columns is not None, "checks require it"
             assert one.returns is not None, "checks require it"
@@ -104,4 +126,6 @@ def _of_bag(request: Request) -> _OfBag:
             return _OfBag(one.columns, pa.field(name, one.returns), function, (name,), required=0)
         case _:
             q = _MEDIAN if one.q is None else one.q
-            return _OfBag((column,), pa.field(name, pa.float64()), bag_functions.percentile(q), (q,))
+            is_value = one.function is Function.PERCENTILE_DISC
+            make = bag_functions.percentile_disc if is_value else bag_functions.percentile
+            return _OfBag((column,), pa.field(name, request.type if is_value else pa.float64()), make(q), (q,))

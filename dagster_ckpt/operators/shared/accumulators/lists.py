@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Positions, joined
-from dagster_ckpt.operators.shared.accumulators.accumulator import filled
+from dagster_ckpt.operators.shared.accumulators.accumulator import filled, known, or_null
 from dagster_ckpt.operators.shared.accumulators.value_order import ordered
 
 
@@ -34,7 +34,10 @@ def lists_of(groups: Positions, values: pa.Array, count: int) -> pa.Array:
 
 
 def alike(column: pa.Array) -> pa.Array:
-    """The column with one zero and one NaN, so that equal values have equal bytes."""
+    """The column with one zero and one NaN, also within structs, so that equal values have equal bytes."""
+    if pa.types.is_struct(column.type):
+        within = [or_null(alike(field), known(field)) for field in column.flatten()]
+        return pa.StructArray.from_arrays(within, fields=list(column.type), mask=pc.is_null(column))
     if not pa.types.is_floating(column.type):
         return column
     order = ordered(column)

@@ -42,6 +42,13 @@ def is_orderable(type_: pa.DataType) -> bool:
     )
 
 
+def is_comparable(type_: pa.DataType) -> bool:
+    """Whether values of this type can be told apart: those that have an order, and structs of such."""
+    if pa.types.is_struct(type_):
+        return all(is_comparable(type_.field(index).type) for index in range(type_.num_fields))
+    return is_orderable(type_)
+
+
 def ordered(column: pa.Array) -> Ordered:
     """The order of an orderable column."""
     if pa.types.is_floating(column.type):

@@ -28,7 +28,7 @@ def check_options(name: str, aggregation: Aggregation) -> None:
                     f"collect needs the most values that a list may have: collect(column, limit), a whole number from "
                     f"1 on. {where}, limit={aggregation.limit!r}"
                 )
-        case Function.PERCENTILE:
+        case Function.PERCENTILE | Function.PERCENTILE_DISC:
             if not _is_between(aggregation.q, 0, 1):
                 raise InvalidPipelineError(
                     f"q= is a share from 0 to 1: 0.9 for the 90th percentile. {where}, q={aggregation.q!r}"

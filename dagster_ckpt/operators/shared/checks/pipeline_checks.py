@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.operators.agg import Aggregation, Function
-from dagster_ckpt.operators.shared.accumulators.value_order import is_orderable
+from dagster_ckpt.operators.shared.accumulators.value_order import is_comparable, is_orderable
 from dagster_ckpt.operators.shared.checks.aggregate_checks import check_options
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 
@@ -28,6 +28,8 @@ _NUMERIC = (
     Function.APPROX_QUANTILE,
     Function.PERCENTILE,
     Function.MEDIAN,
+    Function.SKEWNESS,
+    Function.KURTOSIS,
     Function.SUM_DISTINCT,
     Function.AVG_DISTINCT,
     *_PAIRS,
@@ -41,6 +43,10 @@ _ORDERED = (
     Function.LAST,
     Function.COUNT_DISTINCT,
     Function.COLLECT,
+    Function.COLLECT_LIST,
+    Function.COLLECT_SET,
+    Function.PERCENTILE_DISC,
+    Function.MODE,
     Function.APPROX_COUNT_DISTINCT,
 )
 
@@ -154,7 +160,8 @@ def _check_aggregation(name: str, aggregation: Aggregation, schema: pa.Schema, e
             f"{function} needs a boolean column: make one before the step, such as `x > 1`. "
             f"aggregate={name}, column={column}, type={type_}"
         )
-    if function in _ORDERED and not is_orderable(type_):
+    is_fit = is_comparable if function is Function.COUNT_DISTINCT else is_orderable
+    if function in _ORDERED and not is_fit(type_):
         raise InvalidPipelineError(
             f"{function} needs values that have an order: not nested ones, for example. "
             f"aggregate={name}, column={column}, type={type_}"

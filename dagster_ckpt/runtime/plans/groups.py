@@ -1,0 +1,121 @@
+"""Aggregates of groups as steps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
+from dagster_ckpt.runtime.plans.aggregates import Call, call_of
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.keys import Key
+from dagster_ckpt.runtime.plans.parts import Part, types_of
+from dagster_ckpt.runtime.plans.refusals import located, naming_columns
+from dagster_ckpt.runtime.plans.sessions import SessionKey, of_sessions
+from dagster_ckpt.runtime.plans.work_text import in_canonical_order
+
+if TYPE_CHECKING:
+    from dagster_ckpt.runtime.plans.compiler import Compiler
+
+
+def aggregated(compiler: "Compiler", node: Node) -> Part:
+    """Aggregates of groups, and what is computed of them."""
+    catalyst = compiler.catalyst
+    grouping, calls, results, below = catalyst.aggregate_of(node)
+    grouping = in_canonical_order(grouping, below)
+    calls = in_canonical_order(calls, below)
+    groups = catalyst.groups(grouping, calls, below)
+    part = compiler.once(groups, lambda _: _groups(compiler, groups, grouping, calls, below))
+    wanted = [*grouping, *(call.resultAttribute() for call in calls)]
+    pairs = zip(part.output, wanted, strict=True)
+    named = [catalyst.alias(one, str(each.name()), each) for one, each in pairs]
+    part = part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), wanted)
+    output = tuple(each_of(node.output()))
+    return part.then(lambda plan, beside: catalyst.project([*results, *beside], plan), output)
+
+
+def _groups(
+    compiler: "Compiler", node: Node, grouping: Sequence[Expression], calls: Sequence[Expression], below: Node
+) -> Part:
+    """A row for each group: its key, then the results of the calls; the distinct keys if there are none."""
+    catalyst, output = compiler.catalyst, tuple(each_of(node.output()))
+    keys = _Keys(catalyst, grouping)
+    read = _Read(dict(zip(keys.names, keys.columns, strict=True)))
+    called = [_Called.of(catalyst, call, read) for call in calls]
+    rows = compiler.part(below).columns(list(read.columns.values()), list(read.columns))
+    every = [(each, one.call) for one in called for each in one.aggregations]
+    aggregations = {f"a{number}": each for number, (each, _) in enumerate(every)}
+    with naming_columns([*read.columns, *aggregations], [*read.columns.values(), *(call for _, call in every)]):
+        made = _step(rows, keys, aggregations)
+        types = types_of(made, len(aggregations))
+    results = [catalyst.attribute("a", type_) for type_ in types]
+    rest = iter(results)
+    values = [*keys.values(), *(one.made.value([next(rest) for _ in one.aggregations]) for one in called)]
+    cast = [catalyst.cast(one, each.dataType()) for one, each in zip(values, output, strict=True)]
+    named = [catalyst.alias(one, str(each.name()), each) for one, each in zip(cast, output, strict=True)]
+    part = Part(catalyst, (), stream=made, attributes=(*keys.attributes, *results))
+    return part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), output)
+
+
+def _step(rows: Stream, keys: "_Keys", aggregations: dict[str, Aggregation]) -> Stream:
+    if keys.of_sessions:
+        return of_sessions(rows, keys.names, aggregations)
+    if not aggregations:
+        return rows.distinct()
+    if keys.names:
+        return rows.key_by(*keys.names).aggregate(**aggregations)
+    return global_aggregate(rows, aggregations)
+
+
+class _Keys:
+    """The keys of groups as columns `k0`... of a step, those of a session last."""
+
+    def __init__(self, catalyst: Catalyst, grouping: Sequence[Expression]) -> None:
+        self._grouping, self._ordered = grouping, sorted(grouping, key=SessionKey.is_one)
+        self.of_sessions = bool(self._ordered) and SessionKey.is_one(self._ordered[-1])
+        self._keys = [(SessionKey if SessionKey.is_one(each) else Key)(catalyst, each) for each in self._ordered]
+        self._own = [key.columns() for key in self._keys]
+        self.columns = [each for own in self._own for each in own]
+        self.names = [f"k{number}" for number in range(len(self.columns))]
+        pairs = zip(self.columns, self.names, strict=True)
+        self.attributes = [catalyst.alias(each, name).toAttribute() for each, name in pairs]
+
+    def values(self) -> list[Expression]:
+        """The values of the keys, in the order of the query, of the step's columns."""
+        rest = iter(self.attributes)
+        made = [key.value([next(rest) for _ in own]) for key, own in zip(self._keys, self._own, strict=True)]
+        return [made[self._ordered.index(each)] for each in self._grouping]
+
+
+@dataclass
+class _Read:
+    """What an aggregate reads, by name: keys, then `v0`... Arguments that are equal are one, so they have one state."""
+
+    columns: dict[str, Expression]
+    values: int = 0
+
+    def name_of(self, argument: Expression) -> str:
+        """The name of an argument, which may be a key as it is."""
+        same = (name for name, each in self.columns.items() if each.semanticEquals(argument))
+        found = next(same, None)
+        if found is None:
+            found = f"v{self.values}"
+            self.values += 1
+            self.columns[found] = argument
+        return found
+
+
+@dataclass(frozen=True)
+class _Called:
+    """A call of the query with the engine's aggregates that it is made of."""
+
+    call: Expression
+    made: Call
+    aggregations: Sequence[Aggregation]
+
+    @classmethod
+    def of(cls, catalyst: Catalyst, call: Expression, read: _Read) -> "_Called":
+        with located(catalyst, call.aggregateFunction()):
+            made = call_of(catalyst, call)
+            return cls(call, made, made.aggregations([read.name_of(each) for each in made.arguments]))

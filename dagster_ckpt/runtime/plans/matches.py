@@ -1,0 +1,113 @@
+"""Joins that ask more than equal keys, made of those that do not."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.keys import FLOATS
+
+if TYPE_CHECKING:
+    from dagster_ckpt.runtime.plans.compiler import Compiler
+
+
+def beside_matches(compiler: "Compiler", node: Node, kind: str) -> Node:
+    """A join that asks more of a pair than equal keys, by the pairs that match and the rows that are in none.
+
+    Rows that are equal have the same matches, so each distinct row is known with the number of its matches.
+    """
+    catalyst = compiler.catalyst
+    left, right = each_of(node.children())
+    condition = catalyst.optional(node.condition())
+    ours, theirs = list(each_of(left.output())), list(each_of(right.output()))
+    left, right = _with_a_column(catalyst, left), _with_a_column(catalyst, right)
+    pairs, wanted = catalyst.joined(left, right, "Inner", condition), list(each_of(node.output()))
+    if kind == "LeftSemi" and not any(compiler.part_that_streams(each).changes for each in (left, right)):
+        # A row that has a match keeps it. So its rows only come, which what follows can do with less.
+        own = list(each_of(left.output()))
+        matched, same = catalyst.distinct(own, pairs)
+        return catalyst.project(wanted, catalyst.joined(left, matched, kind, catalyst.same(own, same)))
+    if kind in ("LeftSemi", "LeftAnti"):
+        return catalyst.project(wanted, _by_matches(catalyst, left, pairs, matched=kind == "LeftSemi"))
+    branches = [catalyst.project(wanted, pairs)]
+    if kind in ("LeftOuter", "FullOuter"):
+        nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in theirs]
+        branches.append(catalyst.project([*ours, *nulls], _by_matches(catalyst, left, pairs, matched=False)))
+    if kind in ("RightOuter", "FullOuter"):
+        nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in ours]
+        branches.append(catalyst.project([*nulls, *theirs], _by_matches(catalyst, right, pairs, matched=False)))
+    return catalyst.united(*branches)
+
+
+def _with_a_column(catalyst: Catalyst, side: Node) -> Node:
+    """The rows of a side; if the query reads none of its columns, with one by which they are rows."""
+    if not side.output().isEmpty():
+        return side
+    return catalyst.project([catalyst.alias(catalyst.constant(1), "any")], side)
+
+
+def _by_matches(catalyst: Catalyst, side: Node, pairs: Node, *, matched: bool) -> Node:
+    """The rows of a side that are in a pair, or (not `matched`) in none, each as often as it is there.
+
+    For each distinct row this counts how often it is there, and how many pairs have it.
+    """
+    expressions, own = catalyst.expressions, list(each_of(side.output()))
+    columns, rows, matches, counted = _counted(catalyst, own, side, pairs)
+    zero = catalyst.cast(catalyst.constant(0), rows.dataType())
+    asked = expressions.GreaterThan if matched else expressions.EqualTo
+    kept = catalyst.filtered(catalyst.all_of([expressions.GreaterThan(rows, zero), asked(matches, zero)]), counted)
+    yes = catalyst.constant(True)
+    often = expressions.ArrayRepeat(yes, catalyst.cast(rows, catalyst.type_of("int")))
+    repeated = catalyst.generated(expressions.Explode(often), [catalyst.alias(yes, "once").toAttribute()], kept)
+    # A column of a step may be null where that of the query cannot. Two readers of this have to have the same type.
+    values = [catalyst.cast(one, each.dataType()) for one, each in zip(columns, own, strict=True)]
+    pairs_of = list(zip(values, own, strict=True))
+    known = [one if each.nullable() else expressions.KnownNotNull(one) for one, each in pairs_of]
+    named = [catalyst.alias(one, str(each.name()), each) for one, each in zip(known, own, strict=True)]
+    return catalyst.project(named, repeated)
+
+
+def _counted(
+    catalyst: Catalyst, own: Sequence[Expression], side: Node, pairs: Node
+) -> tuple[list[Expression], Expression, Expression, Node]:
+    """The columns of distinct rows, how often each is there, how many pairs have it, and the plan with all of that."""
+    yes, text = catalyst.constant(True), catalyst.type_of("string")
+    no = catalyst.null_of(yes.dataType())
+    # Rows that differ in the sign of a zero are not one, as they would be in GROUP BY.
+    exact = [catalyst.cast(each, text) if str(each.dataType().typeName()) in FLOATS else each for each in own]
+    columns = [catalyst.alias(each, "c") for each in exact]
+    branches = [
+        catalyst.project([*columns, catalyst.alias(row, "row"), catalyst.alias(match, "match")], plan)
+        for row, match, plan in ((yes, no, side), (no, yes, pairs))
+    ]
+    every = catalyst.united(*branches)
+    *keys, row, match = each_of(every.output())
+    rows, matches = (catalyst.alias(catalyst.count_of(each), "n") for each in (row, match))
+    counted = catalyst.aggregate(keys, [*keys, rows, matches], every)
+    return keys, rows.toAttribute(), matches.toAttribute(), counted
+
+
+def with_flag(catalyst: Catalyst, node: Node) -> Node:
+    """Each row of the left, and whether it has a match: those that have one, and those that have none."""
+    left, right = each_of(node.children())
+    condition, flag = catalyst.optional(node.condition()), node.joinType().exists()
+    own = list(each_of(left.output()))
+    branches = []
+    for how, value in (("LeftSemi", True), ("LeftAnti", False)):
+        rows = catalyst.joined(left, right, how, condition)
+        branches.append(catalyst.project([*own, catalyst.alias(catalyst.constant(value), "exists", flag)], rows))
+    return catalyst.united(*branches)
+
+
+def not_in(catalyst: Catalyst, node: Node, ours: Expression, theirs: Expression) -> Node:
+    """`ours NOT IN (theirs)`: rows without a match, if no value of the right is null; all rows, if there is none."""
+    left, right = each_of(node.children())
+    rows, known, flags = catalyst.counted(theirs, right)
+    nothing = catalyst.expressions.EqualTo(rows, catalyst.cast(catalyst.constant(0), rows.dataType()))
+    empty = catalyst.any_of(catalyst.expressions.IsNull(rows), nothing)
+    passes = catalyst.any_of(
+        empty,
+        catalyst.all_of([catalyst.expressions.IsNotNull(ours), catalyst.expressions.EqualTo(rows, known)]),
+    )
+    kept = catalyst.project(list(each_of(left.output())), catalyst.filtered(passes, catalyst.left_join(left, flags)))
+    return catalyst.joined(kept, right, "LeftAnti", catalyst.expressions.EqualTo(ours, theirs))
