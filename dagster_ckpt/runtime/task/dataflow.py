@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.key_hash import SEED
+from dagster_ckpt.operators.partial_aggregate import PartialAggregate
 from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
@@ -28,6 +29,7 @@ class Stage:
 
     An input of a source ignores those. `pipeline` is the step's. `shared`: several inputs read its changes. `works`:
     the tasks of the steps before do that work themselves for each input, so that Spark moves their changes as tables.
+    `partial`: Spark aggregates the rows before it shuffles them. It has to plan each micro-batch for it.
     """
 
     pipeline: Pipeline
@@ -35,6 +37,7 @@ class Stage:
     inputs: tuple[Callable[[Sequence[DataFrame]], DataFrame], ...]
     shared: bool = False
     works: tuple[ArrowWork, ...] | None = None
+    partial: PartialAggregate | None = None
 
     def packed(self, step: int) -> PackedRows | None:
         """How a step's changes reach this one as tables, if they do."""
@@ -177,6 +180,9 @@ def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, li
     inputs = [each(changes) for each in stage.inputs]
     names = [source.schema.names for source in pipeline.inputs]
     rows = [_numbered(frame, its) for frame, its in zip(inputs, names, strict=True)]
+    if stage.partial is not None:
+        [frame], [its] = rows, names
+        rows, names = [_partially_aggregated(frame, its, stage.partial)], [stage.partial.schema.names]
     if assignment.tasks is None:
         [unkeyed], [unkeyed_names] = rows, names
         return unkeyed, unkeyed_names
@@ -214,6 +220,14 @@ def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame], order: Sequen
             columns.append(own.alias(columns_of_input(other)))
         sides.append(hashed[number].select(columns))
     return reduce(DataFrame.union, sides)
+
+
+def _partially_aggregated(rows: DataFrame, names: Sequence[str], partial: PartialAggregate) -> DataFrame:
+    """One row for each key. `names` are those of the input's columns, which have other ones in `rows`."""
+    numbered = dict(zip(names, rows.columns, strict=True))
+    own = zip(partial.schema.names[len(partial.pipeline.keys) :], partial.partials(numbered), strict=True)
+    aggregates = [F.expr(each.sql).alias(name) for name, each in own]
+    return rows.groupBy(*(numbered[key] for key in partial.pipeline.keys)).agg(*aggregates)
 
 
 def _hash_of(keys: Sequence[str]) -> Column:

@@ -16,6 +16,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError
 from dagster_ckpt.ids import Epoch, Nonce, Term, Version
+from dagster_ckpt.operators.partial_aggregate import partial_aggregate
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
@@ -40,7 +41,7 @@ class TaskSetup:
 
     `address` may hold secrets: it is in the closure and is never shown. `code` is the user's process function, if any:
     a manifest holds no code. `step` is the number of the tasks' step. `changed`: these are the stream's steps from this
-    epoch on, and those that are not kept start over.
+    epoch on, and those that are not kept start over. `partial`: the rows are partial aggregates (`PartialAggregate`).
     """
 
     address: StoreAddress
@@ -51,6 +52,7 @@ class TaskSetup:
     code: object = None
     step: int = 0
     changed: Pipeline | None = None
+    partial: bool = False
 
 
 class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
@@ -169,6 +171,9 @@ def worked(
                 yield from pass_on_table(work, old, shards, setup.code, replies, is_last=is_last)
                 return
         operator = from_pipeline(work.manifest.pipeline.steps[setup.step], setup.code)
+        if setup.partial:
+            assert not isinstance(operator, AppendOnly), "what only appends aggregates nothing"
+            operator = partial_aggregate(operator)
         if isinstance(operator, AppendOnly):
             replies.append(work.append(operator, partition, batches))
         else:
