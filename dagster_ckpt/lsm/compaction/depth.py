@@ -9,7 +9,6 @@ from dagster_ckpt.lsm.compaction.levels import shown, upper_count
 from dagster_ckpt.lsm.compaction.slices import Stretch, rows_in
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
-
 _EPOCHS = 6
 """So many of the last epochs tell how many rows an epoch brings."""
 
