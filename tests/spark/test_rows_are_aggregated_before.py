@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dagster_ckpt import agg
@@ -22,6 +22,7 @@ from dagster_ckpt.operators.partial_aggregate import PartialAggregate, can_be_pa
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver import partial_choice
+from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
 from dagster_ckpt.runtime.plans.returned import stream_returned
 from tests.spark.input_files import drop
 from tests.spark.streams import StreamUnderTest
@@ -181,8 +182,19 @@ def test_a_stream_changes_to_it_and_back(
         reader = session.readStream.schema("shop long, amount long").option("maxFilesPerTrigger", 1)
         return stream_returned("totals", text, session, {"rows": Stream(reader.parquet(str(folder)))})
 
+    plans: list[str] = []
+    rows_of_batch = EpochQuery.rows_of_batch
+
+    def noted(query: EpochQuery, frame: DataFrame) -> DataFrame:
+        rows = rows_of_batch(query, frame)
+        plans.append(str(rows._jdf.queryExecution().toString()))
+        return rows
+
+    monkeypatch.setattr(EpochQuery, "rows_of_batch", noted)
     with caplog.at_level(logging.INFO, "dagster_ckpt.runtime.driver.stream_run"):
         stream.run(function)
+    assert plans
+    assert all("FileScan parquet" in plan for plan in plans[1:]), "Spark reads and aggregates in one go"
     told = [record.getMessage() for record in caplog.records if "shuffles" in record.getMessage()]
     assert told[0].startswith("Spark aggregates rows before it shuffles them")
     assert len(told) == (2 if "GROUP" in text else 1)

@@ -291,7 +291,7 @@ class _Run:
         self._stages = self._staged()  # once: an epoch without input has the query's tasks
         checkpoint = self._spark_checkpoint()
         driver = EpochDriver(self._driver_setup(checkpoint))
-        query = EpochQuery(lambda frame, batch_id: driver.work(self._replies_of(frame), batch_id))
+        query = EpochQuery(lambda frame, batch_id: driver.work(self._replies_of(frame, query), batch_id))
         gauge = LagGauge(
             self._job.asset,
             partial(self._lag, query, checkpoint),
@@ -475,13 +475,14 @@ class _Run:
         """Whether the steps are planned for each micro-batch, and not once with the query."""
         return any(stage.shared or stage.partial for stage in self._stages)
 
-    def _replies_of(self, frame: DataFrame) -> DataFrame:
+    def _replies_of(self, frame: DataFrame, query: EpochQuery) -> DataFrame:
         """The replies of the epoch for a micro-batch of the query."""
         if not self._plans_batches:
             return frame
         first = self._stages[0]
         if first.partial is not None:  # in the query's own session, where there is nothing else to shuffle
             frame.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
+            frame = query.rows_of_batch(frame)
         return shard_replies(on_batch(self._stages, frame), self._replies)
 
     def _stream_writer(self, checkpoint: SparkCheckpoint) -> DataStreamWriter:
