@@ -98,7 +98,7 @@ class EpochQuery:
         session.conf.set(_CHECKED, "false")  # the query was checked as it started; this is a batch with its plan
         written = query._jsq.streamingQuery().lastExecution().analyzed()  # noqa: SLF001  (Spark exposes it nowhere else)
         rows = written.children().head()
-        of_rows: Any = session._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, rows)  # noqa: SLF001
+        of_rows: Any = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(session._jsparkSession, rows)
         return DataFrame(of_rows, session)
 
     def ping(self) -> None:
