@@ -3,15 +3,17 @@
 import dagster as dg
 from pyspark.sql import SparkSession
 
-from dagster_ckpt import Stream, agg, streaming_asset
+from dagster_ckpt import Recovery, Stream, agg, streaming_asset
 from dagster_ckpt.integration.declared.run_config import ONCE
 from tests.dagster.place import Place, failure_of
 
+AT_ONCE = Recovery(lease_timeout="2s")
+"""A run that failed leaves its lease to lapse: the next one waits for that."""
 RESTART = {"ops": {"counts": {"config": {"restart_steps": True}}}}
 
 
 def of_two_steps(place: Place, where: str = "n > 0") -> dg.AssetsDefinition:
-    @streaming_asset(name="counts")
+    @streaming_asset(name="counts", shards=2, recovery=AT_ONCE)
     def counts(spark: SparkSession) -> Stream:
         keys = Stream(place.read(spark)).key_by("k").aggregate(n=agg.count(), total=agg.sum("v"))
         return keys.where(where).key_by("n").aggregate(keys=agg.count(), all=agg.sum("total"))
@@ -36,7 +38,7 @@ def test_a_run_with_the_option_adds_a_step_that_has_all_rows(place: Place) -> No
 
 
 def test_a_downstream_stops_and_its_way_back_leads_to_the_new_table(place: Place) -> None:
-    @streaming_asset
+    @streaming_asset(shards=2, recovery=AT_ONCE)
     def few(counts: Stream) -> Stream:
         return counts.where("keys < 10")
 

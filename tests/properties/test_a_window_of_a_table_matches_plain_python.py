@@ -99,7 +99,7 @@ def changes_of(batches: Sequence[pa.Table]) -> list[Row]:
     return [row for batch in plain for row in batch.to_pylist()]
 
 
-@examples(20)
+@examples(20, 8)
 @given(HISTORIES, WINDOWS, SIZES, RANDOMS, WORLDS)
 def test_with_early_results_the_table_is_that_of_the_rows_that_are_left(
     history: list[list[tuple[str, int, Row]]], window: FixedWindow, size: int, random: Random, world: Any

@@ -63,7 +63,7 @@ def wanted(rows: Sequence[Row], aggregates: dict[str, Aggregation]) -> list[Row]
     return steps_in_python.aggregate(rows, ["k"], aggregates)
 
 
-@examples(12)
+@examples(12, 5)
 @given(histories(ROWS), st.booleans(), SIZES, RANDOMS, WORLDS)
 def test_of_the_rows_that_are_there(
     history: History, appends: bool, size: int, random: Random, world: tuple[Any, int]

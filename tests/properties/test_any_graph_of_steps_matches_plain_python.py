@@ -20,7 +20,7 @@ from dagster_ckpt.protocol.transitions.step_changes import gives_rows
 from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag
 from tests.properties.random_graphs import HISTORIES, SOURCE, Graph, Rows, Step, graphs
 from tests.unit.operators.changing_streams import ONE_TASK, TWO_TASKS, Changing, Row, bag_of, spelled
-from tests.worlds.examples import TIMES, examples
+from tests.worlds.examples import examples
 
 History = list[list[tuple[str, int, Row]]]
 ROWS_MAX = 300
@@ -153,7 +153,7 @@ def play(graph: Graph, histories: Sequence[History], tasks: Any, memory_bytes: i
                 return
 
 
-@examples(30 if TIMES == 1 else 100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(100, 30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     graphs(),
     HISTORIES,

@@ -109,7 +109,7 @@ def test_rows_near_the_ends_of_64_bits_are_late_or_keep_their_keys_for_as_long_a
     agree(Stream.on_engine(operator(expire_after_us), delay_us, distinct, [SHARDS], 1 << 28), cut, expire_after_us)
 
 
-@examples(20)
+@examples(20, 10)
 @given(
     EPOCHS,
     *stream_options(),

@@ -182,7 +182,7 @@ def started(operator: Mirror | RunningAggregate, distinct: int, world: Any) -> S
     return Stream(operator, 0, distinct) if world is None else Stream.on_engine(operator, 0, distinct, *world)
 
 
-@examples(50)
+@examples(50, 25)
 @given(EPOCHS, CONDITIONS, st.sampled_from([1, 2, 1000]), WORLDS, ORDERS)
 def test_a_mirror_is_the_upstreams_rows_that_match(
     epochs: list[Said], condition: Callable[[Row], bool], distinct: int, world: Any, order: Random

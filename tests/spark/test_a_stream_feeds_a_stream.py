@@ -1,6 +1,7 @@
 """A stream that reads another: it equals a batch over the upstream's table, whatever happens to either."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt import agg, tumbling
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.protocol.manifest.manifest import BackfillStatus
+from dagster_ckpt.operators import RunningAggregate
+from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, InputSpec, SourceIdentity
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
@@ -19,20 +21,23 @@ from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.spark_reader import register_spark_reader
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_changes, read_table
+from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.unit.history.made_streams import MadeStream, departures
+from tests.worlds.graph_stream import GraphStream
 
-pytestmark = pytest.mark.reads_streams
+pytestmark = [pytest.mark.reads_streams, pytest.mark.slow]
 
+ROWS = pa.schema([("k", pa.string()), ("v", pa.int64())])
 PATIENT = replace(FAST, tolerable_failures=0)
 
 
 @dataclass
 class Chain:
-    """`up` sums an inbox by key; `down` reads what `up` has committed."""
+    """`up` sums rows by key; `down` reads what `up` has committed."""
 
     up: StreamUnderTest
     down: StreamUnderTest
@@ -47,10 +52,22 @@ class Chain:
         self.files += 1
 
     def feed(self, *batches: list[tuple[str, int]]) -> None:
-        """More epochs of the upstream, one for each batch."""
+        """More epochs of the upstream, one for each batch: as Spark makes them by `feed_by_spark`, but without it."""
+        for rows in batches:
+            keys, values = zip(*rows, strict=True)
+            table = pa.table([keys, pa.array(values, pa.int64())], schema=ROWS)
+            self.made.commit(table)
+
+    def feed_by_spark(self, *batches: list[tuple[str, int]]) -> None:
         for rows in batches:
             self.drop(*rows)
         self.up.run(self.sums, PATIENT)
+
+    @cached_property
+    def made(self) -> GraphStream:
+        rows = InputSpec((SourceIdentity("parquet", self.inbox.as_uri()),), ROWS)
+        sums = RunningAggregate.build(("k",), {"total": agg.sum("v")}, rows).pipeline
+        return GraphStream(self.up.address, self.up.name, sums, Engine(SystemClock()))
 
     def read(self, spark: SparkSession) -> DataFrame:
         return spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", "1").parquet(str(self.inbox))
@@ -94,10 +111,10 @@ def by_key(stream: StreamUnderTest) -> dict[object, object]:
 
 
 def test_rows_that_match_come_change_and_go_with_the_upstreams(chain: Chain) -> None:
-    chain.feed([("a", 5), ("b", 20), ("c", 30)])
+    chain.feed_by_spark([("a", 5), ("b", 20), ("c", 30)])
     chain.down.run(chain.large, PATIENT)
     assert by_key(chain.down) == {"b": 20, "c": 30}
-    chain.feed([("a", 10), ("b", -15), ("c", 1)], [("d", 11), ("a", 1)])
+    chain.feed_by_spark([("a", 10), ("b", -15), ("c", 1)], [("d", 11), ("a", 1)])
     chain.down.run(chain.large, PATIENT)
     assert by_key(chain.down) == {"a": 16, "c": 31, "d": 11}
     first, second = chain.consumed()
@@ -259,9 +276,9 @@ def test_a_rollback_of_the_downstream_reads_the_same_epochs_again(chain: Chain) 
 
 
 def test_an_upstream_rolled_back_below_what_was_read_stops_the_downstream_with_what_helps(chain: Chain) -> None:
-    chain.feed([("a", 11)])
+    chain.feed_by_spark([("a", 11)])
     chain.down.run(chain.large, PATIENT)
-    chain.feed([("a", 12), ("b", 12)])
+    chain.feed_by_spark([("a", 12), ("b", 12)])
     chain.down.run(chain.large, PATIENT)
     mine = [info.epoch for info in reversed(chain.down.history().epochs())]
     theirs = [info.epoch for info in reversed(chain.up.history().epochs())]
@@ -279,9 +296,9 @@ def test_an_upstream_rolled_back_below_what_was_read_stops_the_downstream_with_w
 def test_a_damaged_log_stops_the_downstream_until_it_is_restored(
     chain: Chain, caplog: pytest.LogCaptureFixture
 ) -> None:
-    chain.feed([("a", 11)])
+    chain.feed_by_spark([("a", 11)])
     chain.down.run(chain.large, PATIENT)
-    chain.feed([("a", 1)], [("a", 1), ("b", 12)])
+    chain.feed_by_spark([("a", 1)], [("a", 1), ("b", 12)])
     first, second, third = (info.epoch for info in reversed(chain.up.history().epochs()))
     [file] = [ref.path for ref in chain.up.history().manifest(second).changes]
     (chain.up.folder / file).rename(chain.inbox / ".lost")
@@ -356,7 +373,7 @@ def test_an_upstream_that_has_no_epoch_yet_is_followed_from_its_beginning(chain:
     chain.up.run(chain.sums, PATIENT)
     chain.down.run(chain.upstream, PATIENT)
     assert chain.up.history().latest().epoch == 0
-    chain.feed([("a", 1)])
+    chain.feed_by_spark([("a", 1)])
     chain.down.run(chain.upstream, PATIENT)
     assert by_key(chain.down) == {"a": 1}
 

@@ -29,10 +29,10 @@ EPOCHS: list[list[Order]] = [
 ]
 
 
-def write(folder: Path, number: int, rows: Iterable[Order]) -> None:
+def write(folder: Path, number: int, rows: Iterable[Order]) -> Path:
     orders, shops, amounts = zip(*rows, strict=True)
     columns = {"order": orders, "shop": shops, "amount": pa.array(amounts, pa.int64())}
-    drop(folder, number, pa.table(columns))
+    return drop(folder, number, pa.table(columns))
 
 
 def read(session: SparkSession, folder: Path) -> Stream:
@@ -59,14 +59,16 @@ def test_two_branches_of_one_step_meet_again(how: str, spark: SparkSession, tmp_
         large = orders.where("amount > 4").key_by("shop").aggregate(large=agg.count())
         return totals.key_by("shop").join(large.key_by("shop"), how=how)
 
-    for number, rows in enumerate(EPOCHS):
-        write(folder, number, rows)
-        stream.run(both, ONCE)
-        orders = spark.read.parquet(str(folder)).dropDuplicates(["order"])
+    paths = [str(write(folder, number, rows)) for number, rows in enumerate(EPOCHS)]
+    stream.run(both, ONCE)
+    for number, epoch in enumerate(stream.epochs, 1):
+        orders = spark.read.parquet(*paths[:number]).dropDuplicates(["order"])
         totals = orders.groupBy("shop").agg({"amount": "sum"}).withColumnRenamed("sum(amount)", "total")
         large = orders.where("amount > 4").groupBy("shop").count().withColumnRenamed("count", "large")
-        assert bag(stream.rows()) == bag_of_batch(totals.where("total > 2").join(large, "shop", how))
-        assert stream.history().manifest().table_rows == len(stream.rows())
+        rows = stream.rows(epoch.manifest.epoch)
+        assert bag(rows) == bag_of_batch(totals.where("total > 2").join(large, "shop", how))
+        assert epoch.manifest.table_rows == len(rows)
+    assert len(stream.epochs) == len(EPOCHS)
 
 
 @dataclass

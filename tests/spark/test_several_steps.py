@@ -291,7 +291,8 @@ def test_an_aggregate_of_ones_own_follows_a_table_that_changes(spark: SparkSessi
     sums = Counter[str]()
     for number, rows in enumerate(EPOCHS):
         drop(folder, number, rows)
-        stream.run(declared)
+    stream.run(declared)
+    for epoch, rows in zip(stream.epochs, EPOCHS, strict=True):
         for _, shop, amount in rows:
             sums[shop] += amount
         expected = []
@@ -302,7 +303,7 @@ def test_an_aggregate_of_ones_own_follows_a_table_that_changes(spark: SparkSessi
                 largest = dict(zip(("total", "shop"), ranked[-1], strict=True))
                 row = {"is_large": is_large, "span": totals[-1] - totals[0], "totals": totals, "largest": largest}
                 expected.append(row)
-        assert stream.rows() == expected
+        assert stream.rows(epoch.manifest.epoch) == expected
 
 
 def test_rows_that_nothing_identifies_are_counted(spark: SparkSession, tmp_path: Path) -> None:
@@ -316,11 +317,12 @@ def test_rows_that_nothing_identifies_are_counted(spark: SparkSession, tmp_path:
     totals: dict[str, int] = {}
     for number, rows in enumerate(EPOCHS):
         drop(folder, number, rows)
-        stream.run(sizes)
+    stream.run(sizes)
+    for epoch, rows in zip(stream.epochs, EPOCHS, strict=True):
         for _, shop, amount in rows:
             totals[shop] = totals.get(shop, 0) + amount
         expected = [{"is_large": total > 5, "hundreds": total // 100} for total in totals.values()]
-        assert stream.rows() == sorted(expected, key=repr)
+        assert stream.rows(epoch.manifest.epoch) == sorted(expected, key=repr)
     changes = stream.history().changes(0, stream.history().latest().epoch)
     assert changes.num_rows > 0
 
@@ -341,7 +343,8 @@ def test_the_worst_of_each_group_follow_a_table_that_changes(spark: SparkSession
 
     for number, rows in enumerate(EPOCHS):
         drop(folder, number, rows)
-        stream.run(largest)
+    stream.run(largest)
+    for number, epoch in enumerate(stream.epochs):
         orders: dict[str, tuple[str, int]] = {}
         for order, shop, amount in (row for rows in EPOCHS[: number + 1] for row in rows):
             orders[order] = shop, orders.get(order, (shop, 0))[1] + amount
@@ -349,7 +352,7 @@ def test_the_worst_of_each_group_follow_a_table_that_changes(spark: SparkSession
         best: dict[str, tuple[int, str]] = {}
         for order, (shop, amount) in orders.items():
             best[shop] = min(best.get(shop, (0, "")), (-amount, order))
-        assert stream.rows() == sorted(
+        assert stream.rows(epoch.manifest.epoch) == sorted(
             [
                 {"order": order, "shop": shop, "amount": -amount, "total": total}
                 for shop, (amount, order) in best.items()

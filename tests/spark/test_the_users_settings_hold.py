@@ -36,7 +36,7 @@ def stream(user: SparkSession, tmp_path: Path) -> StreamUnderTest:
 def test_what_was_set_or_unset_on_the_users_session_is_so_on_the_streams(user: SparkSession) -> None:
     user.conf.set(ANSI, "false")
     user.conf.set("spark.sql.shuffle.partitions", "7")
-    user.conf.set("my.own.setting", "42")
+    user.conf.set("my.own.setting", "4 -> 2\n")
     user.conf.unset("spark.sql.session.timeZone")
     user.conf.set(RULES, "a.Rule, another.Rule")
     opened = open_session(user)

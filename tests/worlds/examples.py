@@ -9,6 +9,9 @@ TIMES = int(os.environ.get("DAGSTER_CKPT_TEST_EXAMPLES", "1"))
 """What every number of examples is multiplied by."""
 
 
-def examples(count: int, **others: Any) -> settings:
-    """Settings for so many examples in a usual run; `others` are Hypothesis' own."""
-    return settings(max_examples=count * TIMES, **others)
+def examples(count: int, usual: int | None = None, **others: Any) -> settings:
+    """Settings for so many examples; `others` are Hypothesis' own.
+
+    `usual` is for what takes seconds: so many in a usual run, which leaves the rest to `make properties`.
+    """
+    return settings(max_examples=(usual or count) if TIMES == 1 else count * TIMES, **others)

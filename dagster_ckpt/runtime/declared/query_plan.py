@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame as AnyDataFrame
 from pyspark.sql.classic.dataframe import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.spark.jvm import java_class
 
 _COUNTS = "Stream(df).key_by(...).aggregate(...), or .window(...).aggregate(...) where df groups by a window"
 _DEDUPLICATES = "Stream(df).key_by(...).deduplicate()"
@@ -111,9 +112,9 @@ def check_streams(frame: AnyDataFrame) -> None:
     session = frame.sparkSession
     if str(session.conf.get(_CHECKS, "true")).lower() == "false":
         return
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
-    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-    checker.checkForStreaming(plan_of(frame), jvm.org.apache.spark.sql.streaming.OutputMode.Append())
+    checker = java_class(session, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
+    append = java_class(session, "org.apache.spark.sql.streaming.OutputMode").Append()
+    checker.checkForStreaming(plan_of(frame), append)
 
 
 def refuse_unknown_state(asset: str) -> None:

@@ -14,6 +14,7 @@ from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of, plan_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
+from dagster_ckpt.runtime.spark.jvm import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -101,8 +102,8 @@ class RowWork:
         context: Any = session.sparkContext
         if not any(each.depends_on_zone(context._gateway) for node in self._added for each in node.expressions):  # noqa: SLF001
             return text
-        jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
-        zone = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(session.conf.get(_ZONE))
+        times = java_class(session, "org.apache.spark.sql.catalyst.util.DateTimeUtils")
+        zone = times.getZoneId(session.conf.get(_ZONE))
         name = str(zone.normalized().getId())
         return text if name == _UTC else f"{text} [in time zone {name}]"
 

@@ -15,6 +15,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, So
 from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder
 from dagster_ckpt.protocol.transitions.source_moves import Moves
 from dagster_ckpt.runtime.declared.query_plan import Leaf
+from dagster_ckpt.runtime.spark.jvm import java_class
 
 _CHOOSING = {
     UPSTREAM: ("read",),
@@ -138,8 +139,7 @@ def moves_of(asset: str, session: SparkSession, moved: Mapping[str, str]) -> Mov
 
 def spelled_by_spark(session: SparkSession, address: str) -> str:
     """An address as Spark spells those of files: some characters of a path are encoded."""
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
-    return str(jvm.org.apache.hadoop.fs.Path(address).toUri().toString())
+    return str(java_class(session, "org.apache.hadoop.fs.Path")(address).toUri().toString())
 
 
 def _spelled(session: SparkSession, address: str) -> str:
@@ -193,8 +193,7 @@ def _kafka_options(options: Mapping[str, str]) -> KafkaOptions:
 
 def _qualified(session: SparkSession, path: str) -> str:
     """The path, fully qualified by Hadoop: a relative one must not be another source in another working folder."""
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
-    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    hadoop_path = java_class(session, "org.apache.hadoop.fs.Path")(path)
     file_system = hadoop_path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
     return str(file_system.makeQualified(hadoop_path).toString())
 

@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, SourcePosition
 from dagster_ckpt.protocol.redaction import redacted_file
 from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.spark.jvm import java_class
 
 _PREFIX = "dagster-ckpt-scratch-"
 _LOCK = "lock"
@@ -145,8 +146,7 @@ class SparkCheckpoint:
 
 def conf_of(session: SparkSession) -> dict[str, str]:
     """The settings that Spark records with a query's offsets, as the session has them now."""
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
-    metadata = jvm.org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata
+    metadata = java_class(session, "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata")
     written = json.loads(metadata.apply(0, 0, session._jsparkSession.conf()).json())  # noqa: SLF001
     # Spark takes the partitions from an internal setting, which it derives from this one when a query starts.
     return {**written["conf"], _PARTITIONS: str(session.conf.get(_PARTITIONS))}

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.lag.lag import SourceLag
 from dagster_ckpt.runtime.spark.file_index import SEPARATOR, file_index, file_states, joined_addresses
+from dagster_ckpt.runtime.spark.jvm import java_class
 
 _LENGTH = re.compile(r"; length=(\d+);")
 _MODIFIED = re.compile(r"; modification_time=(-?\d+);")
@@ -27,11 +28,10 @@ def files_lag(session: SparkSession, source: Source, stream: Any, planned: Calla
     """
     index = file_index(session, source.path, dict(source.identity.options))
     addresses = joined_addresses(session, index)
-    java: Any = session._jvm.java  # type: ignore[union-attr]  # noqa: SLF001  (Spark exposes it nowhere else)
-    each = java.util.regex.Pattern.compile(SEPARATOR).splitAsStream(addresses)
-    unseen = each.collect(java.util.stream.Collectors.toSet())
+    each = java_class(session, "java.util.regex.Pattern").compile(SEPARATOR).splitAsStream(addresses)
+    unseen = each.collect(java_class(session, "java.util.stream.Collectors").toSet())
     unseen.removeAll(_seen(stream).keySet())
-    unread = str(java.lang.String.join(SEPARATOR, unseen))
+    unread = str(java_class(session, "java.lang.String").join(SEPARATOR, unseen))
     # Spark notes what it has seen, then writes it down, both under the lock that this call takes.
     stream.currentLogOffset()
     waiting = {*planned(), *unread.split(SEPARATOR)} - {""}

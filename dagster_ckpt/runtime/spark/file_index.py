@@ -5,24 +5,28 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from dagster_ckpt.runtime.spark.jvm import java_class
+
+_DATASOURCES = "org.apache.spark.sql.execution.datasources"
+
 
 def file_index(session: SparkSession, path: str, options: Mapping[str, str]) -> Any:
     """Spark's index of the files below `path`: `inputFiles()` are their addresses, `allFiles()` their states.
 
     Both are in the same order. Lists the folder; raises Spark's error where that fails.
     """
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
-    root = jvm.org.apache.hadoop.fs.Path(path)
+    root = java_class(session, "org.apache.hadoop.fs.Path")(path)
     file_system = root.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
-    folders = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().globPathIfNecessary(file_system, root)
-    none = jvm.scala.Option.empty()
-    datasources = jvm.org.apache.spark.sql.execution.datasources
-    cache = getattr(getattr(datasources, "NoopCache$"), "MODULE$")
-    return datasources.InMemoryFileIndex(
+    hadoop = java_class(session, "org.apache.spark.deploy.SparkHadoopUtil").get()
+    folders = hadoop.globPathIfNecessary(file_system, root)
+    option = java_class(session, "scala.Option")
+    none = option.empty()
+    cache = getattr(java_class(session, f"{_DATASOURCES}.NoopCache$"), "MODULE$")
+    return java_class(session, f"{_DATASOURCES}.InMemoryFileIndex")(
         session._jsparkSession,  # noqa: SLF001
         folders,
-        jvm.PythonUtils.toScalaMap(dict(options)),
-        jvm.scala.Option.apply(jvm.org.apache.spark.sql.types.StructType()),
+        java_class(session, "org.apache.spark.api.python.PythonUtils").toScalaMap(dict(options)),
+        option.apply(java_class(session, "org.apache.spark.sql.types.StructType")()),
         cache,
         none,
         none,
@@ -35,8 +39,7 @@ SEPARATOR = "\0"
 
 def joined_addresses(session: SparkSession, index: Any) -> str:
     """The addresses of all files in the index, as Spark's source log spells them."""
-    jvm: Any = session._jvm  # noqa: SLF001
-    return str(jvm.org.apache.hadoop.util.StringUtils.join(SEPARATOR, index.inputFiles()))
+    return str(java_class(session, "org.apache.hadoop.util.StringUtils").join(SEPARATOR, index.inputFiles()))
 
 
 def file_states(index: Any) -> list[str]:

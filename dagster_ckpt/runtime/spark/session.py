@@ -61,6 +61,10 @@ def announce_settings(environ: MutableMapping[str, str]) -> None:
     use_archive(environ)
 
 
+_SEPARATOR = "\0"
+"""It is in no setting."""
+
+
 @contextmanager
 def own_interrupts() -> Iterator[None]:
     """Keep this process's SIGINT handler while a Spark context may start within.
@@ -123,7 +127,7 @@ def _excluded(session: "SparkSession") -> list[str]:
 
 def _take_over(spark: "SparkSession", session: "SparkSession") -> None:
     """Copy to a new session what was set and unset on the user's since Spark started: Spark does not."""
-    given, has = dict(spark.conf.getAll), dict(session.conf.getAll)
+    given, has = _settings(spark), _settings(session)
     # As a builder does: `session.conf` refuses the context's settings, which a builder may have set on a session.
     settings: Any = session._jsparkSession.sessionState().conf()  # noqa: SLF001  (Spark exposes it nowhere else)
     for name in has.keys() - given.keys():
@@ -131,6 +135,13 @@ def _take_over(spark: "SparkSession", session: "SparkSession") -> None:
     for name, value in given.items():
         if has.get(name) != value:
             settings.setConfString(name, value)
+
+
+def _settings(session: "SparkSession") -> dict[str, str]:
+    """`session.conf.getAll` in one call: PySpark makes hundreds, most of them to find that the map has ended."""
+    settings: Any = session._jsparkSession.conf()  # noqa: SLF001  (Spark exposes it nowhere else)
+    pairs = str(settings.getAll().mkString(_SEPARATOR)).split(_SEPARATOR)
+    return {name: value for name, arrow, value in (pair.partition(" -> ") for pair in pairs) if arrow}
 
 
 def use_own_python(spark: "SparkSession") -> None:

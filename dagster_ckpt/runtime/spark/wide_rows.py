@@ -54,7 +54,7 @@ def plan_wide_rows(session: SparkSession, inputs: Sequence[pa.Schema]) -> None:
 
 def _set_at_most(session: SparkSession, name: str, most: int) -> None:
     """Set it to `most`, unless it is less already; Spark takes 0 and below as no limit."""
-    given = session.conf.getAll.get(name)
+    given = session.conf.get(name, None)
     if given is None or not 0 < _number(session, given) < most:
         session.conf.set(name, str(most))
 

@@ -17,9 +17,8 @@ class Settings(dict[str, str]):
     def conf(self) -> Any:
         return self
 
-    @property
-    def getAll(self) -> dict[str, str]:  # noqa: N802  (Spark's name)
-        return {f"spark.sql.execution.arrow.{name}": value for name, value in self.items()}
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        return super().get(name.removeprefix("spark.sql.execution.arrow."), default)
 
     def set(self, name: str, value: str) -> None:
         self[name.removeprefix("spark.sql.execution.arrow.")] = value
