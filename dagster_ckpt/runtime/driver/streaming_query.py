@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dagster_ckpt.runtime.lag.source_lags import QueryView
+from dagster_ckpt.runtime.spark.jvm import java_class
 
 Work = Callable[[DataFrame, int], None]
 
@@ -98,7 +99,8 @@ class EpochQuery:
         session.conf.set(_CHECKED, "false")  # the query was checked as it started; this is a batch with its plan
         written = query._jsq.streamingQuery().lastExecution().analyzed()  # noqa: SLF001  (Spark exposes it nowhere else)
         rows = written.children().head()
-        of_rows: Any = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(session._jsparkSession, rows)
+        datasets = java_class(session, "org.apache.spark.sql.classic.Dataset")
+        of_rows = datasets.ofRows(session._jsparkSession, rows)  # noqa: SLF001
         return DataFrame(of_rows, session)
 
     def ping(self) -> None:
