@@ -159,15 +159,28 @@ def test_what_needs_the_rows_gets_them(
 TEXT = "SELECT shop, count(*) AS n, sum(amount) AS total, max(amount) AS most FROM rows GROUP BY shop"
 
 
-@pytest.mark.parametrize("text", [TEXT, TEXT.replace("shop,", "").replace(" GROUP BY shop", "")], ids=["keys", "one"])
+FEW, ROWS = "Spark aggregates rows for one task", "Spark shuffles rows as they are"
+
+
+@pytest.mark.parametrize(
+    ("text", "few", "said"),
+    [
+        pytest.param(TEXT, 50_000, [FEW, ROWS], id="keys-of-one-task"),
+        pytest.param(TEXT, 0, ["Spark aggregates rows before it shuffles them", ROWS], id="keys"),
+        pytest.param(TEXT.replace("shop,", "").replace(" GROUP BY shop", ""), 50_000, [FEW], id="all-rows"),
+    ],
+)
 def test_a_stream_changes_to_it_and_back(
     stream: StreamUnderTest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     text: str,
+    few: int,
+    said: list[str],
 ) -> None:
     monkeypatch.setattr(partial_choice, "_ROWS_MIN", 2)
+    monkeypatch.setattr(partial_choice, "_FEW", few)
     folder = tmp_path / "rows"
     folder.mkdir()
     chance = np.random.default_rng(7)
@@ -195,9 +208,8 @@ def test_a_stream_changes_to_it_and_back(
         stream.run(function)
     assert plans
     assert all("FileScan parquet" in plan for plan in plans[1:]), "Spark reads and aggregates in one go"
-    told = [record.getMessage() for record in caplog.records if "shuffles" in record.getMessage()]
-    assert told[0].startswith("Spark aggregates rows before it shuffles them")
-    assert len(told) == (2 if "GROUP" in text else 1)
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("Spark ")]
+    assert [each.split(" from now on")[0] for each in told] == said
     counts = [epoch.manifest.statistics.rows_in for epoch in stream.epochs]
     assert [count for count in counts if count] == [100] * len(epochs)
     batch = stream.spark.createDataFrame(pa.concat_tables(epochs))

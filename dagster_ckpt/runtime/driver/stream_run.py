@@ -30,9 +30,10 @@ from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.sources import moves_of, positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.batch_plan import BatchPlan
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
-from dagster_ckpt.runtime.driver.partial_choice import PartialChoice, Touch
+from dagster_ckpt.runtime.driver.partial_choice import PartialChoice, Shuffled, Touch
 from dagster_ckpt.runtime.driver.run_end import RunEnd
 from dagster_ckpt.runtime.driver.seen_files import spelled_now
 from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
@@ -90,6 +91,11 @@ _OPENING_MS_MAX = 60_000
 """How long a stream's opening is retried. A run that has not opened its stream three minutes after its start counts as
 dead, and a store that cannot be written to takes no heartbeat to prove the contrary."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_TOLD = {
+    Shuffled.ROWS: "Spark shuffles rows as they are from now on, since keys have few in an epoch",
+    Shuffled.GROUPS: "Spark aggregates rows before it shuffles them from now on, since keys have many in an epoch",
+    Shuffled.FEW_GROUPS: "Spark aggregates rows for one task from now on, since an epoch has many of few keys",
+}
 _FINAL = (AssertionError, CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError)
 """What no retry can mend."""
 
@@ -136,6 +142,7 @@ class _Run:
     _stages: tuple[Stage, ...]
     _source_lags: SourceLags
     _choice: PartialChoice | None = None
+    _batch_plan: BatchPlan | None
 
     def __init__(
         self,
@@ -276,19 +283,13 @@ class _Run:
         while (result := self._one_query_to_end()) is None:
             assert self._choice is not None, "only then a query ends to be planned in another way"
             self._choice.change()
-            _LOG.info(
-                "%s. asset=%s, epoch=%s",
-                "Spark aggregates rows before it shuffles them from now on, since keys have many in an epoch"
-                if self._choice.partial
-                else "Spark shuffles rows as they are from now on, since keys have few in an epoch",
-                self._job.asset,
-                self._writer.manifest.epoch,
-            )
+            _LOG.info("%s. asset=%s, epoch=%s", _TOLD[self._choice.now], self._job.asset, self._writer.manifest.epoch)
         return result
 
     def _one_query_to_end(self) -> JobResult | None:
         """Run a query to its end; None where the stream goes on with one that is planned in another way."""
         self._stages = self._staged()  # once: an epoch without input has the query's tasks
+        self._batch_plan = None
         checkpoint = self._spark_checkpoint()
         driver = EpochDriver(self._driver_setup(checkpoint))
         query = EpochQuery(lambda frame, batch_id: driver.work(self._replies_of(frame, query), batch_id))
@@ -335,7 +336,7 @@ class _Run:
             self._emit_if_due(query, driver)
             self._hooks.on_idle()
             end = self._reason_to_end()
-            if end is not None or (self._choice is not None and self._choice.changes):
+            if end is not None or (self._choice is not None and self._choice.next is not self._choice.now):
                 while not query.close(_TICK_S):
                     self._hooks.on_idle()
                 query.raise_failure()
@@ -454,18 +455,24 @@ class _Run:
         tasks_max = self._job.options.tasks_max or task_slots(self._session)
         keyed, unkeyed = ShardAssignment.keyed(shards, tasks_max), ShardAssignment.unkeyed(shards)
 
-        partial = self._choice is not None and self._choice.partial
+        shuffled = Shuffled.ROWS if self._choice is None else self._choice.now
+        one = ShardAssignment.keyed(shards, 1)
+
+        def assignment(number: int) -> ShardAssignment:
+            if number == 0 and shuffled is Shuffled.FEW_GROUPS:
+                return one
+            return keyed if self._checked.dataflow.operators[number].pipeline.shuffles else unkeyed
 
         def setup(number: int, step: Stream) -> TaskSetup:
             return TaskSetup(
                 address=self._job.address,
                 folder=self._job.folder,
-                assignment=keyed if self._checked.dataflow.operators[number].pipeline.shuffles else unkeyed,
+                assignment=assignment(number),
                 event_times=event_times_of(step),
                 engine=self._job.options.engine,
                 code=step.code,
                 step=number,
-                partial=partial and number == 0,
+                partial=number == 0 and shuffled is not Shuffled.ROWS,
             )
 
         return stages_of(self._checked, setup)
@@ -483,7 +490,13 @@ class _Run:
         if first.partial is not None:  # in the query's own session, where there is nothing else to shuffle
             frame.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
             frame = query.rows_of_batch(frame)
-        return shard_replies(on_batch(self._stages, frame), self._replies)
+            if self._batch_plan is None:
+                self._batch_plan = BatchPlan(frame, self._replies_of_rows)
+            return self._batch_plan.on(frame)
+        return self._replies_of_rows(frame)
+
+    def _replies_of_rows(self, rows: DataFrame) -> DataFrame:
+        return shard_replies(on_batch(self._stages, rows), self._replies)
 
     def _stream_writer(self, checkpoint: SparkCheckpoint) -> DataStreamWriter:
         options, steps = self._job.options, [operator.pipeline for operator in self._checked.dataflow.operators]

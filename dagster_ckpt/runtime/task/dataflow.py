@@ -197,6 +197,8 @@ def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, li
         order = sorted(range(len(hashed)), key=lambda number: pipeline.inputs[number].step is None)
         together = _union(rows, hashed, order)
         columns = together.columns
+    if stage.partial is not None and assignment.tasks == 1:
+        return together, columns  # in one partition, since Spark aggregates in as many as there are tasks
     return together.repartitionById(assignment.tasks, F.expr(assignment.partition_in_sql())), columns
 
 
