@@ -16,11 +16,13 @@ from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
-from dagster_ckpt.runtime.task.ack_rows import ACK_ROW_OF_SPARK
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.epoch_task import PassedOn, TaskSetup, epoch_task
 from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
+
+_NOTHING = "nothing boolean"
+"""Spark wants a column of what the last step's tasks return, which is no row."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,10 @@ class Stage:
 
 
 def shard_replies(stages: Sequence[Stage], replies: Accumulator[list[tuple[Epoch, str]]]) -> DataFrame:
-    """A streaming DataFrame with one row for each shard's reply; collecting a micro-batch of it does the epoch's work.
+    """A streaming DataFrame without rows: to work a micro-batch of it does the epoch's work.
 
     The tasks are part of the streaming plan, so Spark plans a micro-batch once and reads only the columns they need.
-    Its rows are the replies of the last step. Those of the others are in `replies` then.
+    `replies` has those of all steps' tasks then.
     """
     changes: list[DataFrame] = []
     for number, stage in enumerate(stages):
@@ -111,7 +113,7 @@ def shard_replies_of_own_epoch(
     replies: Accumulator[list[tuple[Epoch, str]]],
     kept: Collection[int] = (),
 ) -> DataFrame:
-    """A DataFrame with the replies of an epoch without input, which the driver starts by itself.
+    """The same of an epoch without input, which the driver starts by itself.
 
     In the first epoch of changed steps, those that are `kept` read nothing: they pass their tables on.
     """
@@ -134,14 +136,14 @@ def _done(
     number: int,
     replies: Accumulator[list[tuple[Epoch, str]]],
 ) -> DataFrame:
-    """The replies of the last step, the changes of any other."""
+    """The changes of a step; of the last one no row."""
     stage, packed_in = stages[number], columns is not None and stages[number].works is not None
     if number == len(stages) - 1:
-        return rows.mapInArrow(epoch_task(stage.setup, columns, packed=packed_in), ACK_ROW_OF_SPARK)
+        return rows.mapInArrow(epoch_task(stage.setup, columns, replies, packed=packed_in), _NOTHING)
     schema = changes_schema(stage.pipeline)
     packed = None if stage.shared else _packed(stages, number)
-    passed_on = PassedOn(schema, replies, numbered=stage.shared, packed=packed)
-    work = epoch_task(stage.setup, columns, passed_on, packed=packed_in)
+    passed_on = PassedOn(schema, numbered=stage.shared, packed=packed)
+    work = epoch_task(stage.setup, columns, replies, passed_on, packed=packed_in)
     if packed is not None:
         return rows.mapInArrow(work, to_spark_schema(PACKED))
     if not stage.shared:

@@ -20,7 +20,7 @@ from dagster_ckpt.operators.partial_aggregate import partial_aggregate
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
-from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_replies, encode_reply
+from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_reply
 from dagster_ckpt.runtime.task.kept_steps import fill_table, fills_table, pass_on_table, with_steps
 from dagster_ckpt.runtime.task.packed_rows import TASK, PackedRows, unpacked
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
@@ -56,7 +56,7 @@ class TaskSetup:
 
 
 class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
-    """The replies of the tasks of all steps but the last, each with its epoch: the rows of those are changes."""
+    """The replies of the tasks of all steps, each with its epoch. The rows of the tasks are changes."""
 
     def zero(self, value: list[tuple[Epoch, str]]) -> list[tuple[Epoch, str]]:
         return []
@@ -70,13 +70,12 @@ class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
 
 @dataclass(frozen=True, slots=True)
 class PassedOn:
-    """What a step passes on: its changes, with these columns, and its replies, which go past the next step.
+    """What a step passes on: its changes, with these columns.
 
     `numbered`: each row also has the number of the task it comes from, as `TASK`. `packed`: the next step gets tables.
     """
 
     columns: pa.Schema
-    replies: Accumulator[list[tuple[Epoch, str]]]
     numbered: bool = False
     packed: PackedRows | None = None
 
@@ -109,9 +108,14 @@ class EpochOrder:
 
 
 def epoch_task(
-    setup: TaskSetup, columns: Sequence[str] | None, passed_on: PassedOn | None = None, *, packed: bool = False
+    setup: TaskSetup,
+    columns: Sequence[str] | None,
+    sent: Accumulator[list[tuple[Epoch, str]]],
+    passed_on: PassedOn | None = None,
+    *,
+    packed: bool = False,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: the rows of a partition in, one reply for each of its shards out.
+    """The function for `mapInArrow`: the rows of a partition in, a reply for each of its shards into `sent`.
 
     `columns` are the real names of the rows' columns, in order. None: the epoch has no input, and the rows that Spark
     passes only make the tasks run. `passed_on`: another step follows, so the rows out are this step's changes.
@@ -136,10 +140,7 @@ def epoch_task(
         for changes in worked(setup, order, context.partitionId(), context.taskAttemptId(), rows, replies):
             assert passed_on is not None, "no step is behind the last"
             yield from passed_on.batches(changes, context.partitionId())
-        if passed_on is None:
-            yield encode_replies(replies)
-        else:
-            passed_on.replies.add([(order.epoch, encode_reply(reply)) for reply in replies])
+        sent.add([(order.epoch, encode_reply(reply)) for reply in replies])
         exempt_from_gc()
 
     return work
