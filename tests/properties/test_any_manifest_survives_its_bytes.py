@@ -1,3 +1,5 @@
+from dataclasses import fields, replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +9,7 @@ from dagster_ckpt.protocol.manifest.codec import (
     FILES_SEEN,
     decode_manifest,
     encode_manifest,
+    is_read_back,
 )
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, FileSeen, Manifest
 from dagster_ckpt.protocol.manifest.packing import decode_entries, encode_pieces
@@ -20,6 +23,16 @@ def test_a_manifest_is_read_back_as_it_was(manifest: Manifest) -> None:
     data = encode_manifest(manifest)
     assert decode_manifest(data, "m") == manifest
     assert encode_manifest(decode_manifest(data, "m")) == data
+
+
+@examples(40)
+@given(MANIFESTS, MANIFESTS)
+def test_what_is_read_back_is_told_from_any_other_manifest(manifest: Manifest, other: Manifest) -> None:
+    data = encode_manifest(manifest)
+    assert is_read_back(data, manifest)
+    mixed = [replace(manifest, **{field.name: getattr(other, field.name)}) for field in fields(Manifest)]
+    for each in (other, *mixed):
+        assert is_read_back(data, each) == (each == manifest)
 
 
 @examples(30)

@@ -9,6 +9,9 @@ from dagster_ckpt.lsm.compaction.levels import shown, upper_count
 from dagster_ckpt.lsm.compaction.slices import Stretch, rows_in
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
+_EPOCHS = 6
+"""So many of the last epochs tell how many rows an epoch brings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Small:
@@ -101,9 +104,12 @@ def _depth_of(
     # hash range, because a timeline has only the part that has not expired.
     width = max((hi for _, _, hi in counted), default=0) - min((lo for _, lo, _ in counted), default=0) + 1
     runs: dict[int, float] = {}
+    of_epochs: dict[int, float] = {}
     for ref, lo, hi in counted:
+        rows = rows_in(ref, lo, hi)
         runs[ref.epoch] = runs.get(ref.epoch, 0.0) + (hi - lo + 1) / width
-        all_rows += rows_in(ref, lo, hi)
+        of_epochs[ref.epoch] = of_epochs.get(ref.epoch, 0.0) + rows
+        all_rows += rows
     depth = sum(runs.values())
     run_rows = all_rows / depth if depth else 0.0
     ends = (ref.moved_hi for ref in upper if ref.moved_lo != ref.moved_hi)
@@ -116,12 +122,20 @@ def _depth_of(
         cursor=cursor if within.lo <= cursor <= within.hi else within.lo,
         depth=depth,
         run_rows=run_rows,
-        epoch_rows=run_rows * _runs_an_epoch(runs, upper[0].epoch) if runs else 0.0,
+        epoch_rows=_rows_an_epoch(of_epochs, runs, run_rows, upper[0].epoch) if runs else 0.0,
         shown_rows=shown_rows,
         bottom_rows=bottom_rows,
     )
 
 
-def _runs_an_epoch(runs: Mapping[int, float], newest: int) -> float:
-    """How many runs a typical epoch writes, from those of each; below one if small runs of several were merged."""
-    return median_low(runs.values()) * len(runs) / max(len(runs), newest - min(runs) + 1)
+def _rows_an_epoch(rows: Mapping[int, float], runs: Mapping[int, float], run_rows: float, newest: int) -> float:
+    """How many rows a typical one of the last epochs wrote, from the rows and runs of each epoch that has any.
+
+    Of the last ones alone: a bulk load of long ago says nothing about today's epochs. But no more than are in as many
+    average runs as an epoch writes: where epochs grow, slices grow with the runs. If small runs of several epochs were
+    merged, these count as many times less.
+    """
+    last = sorted(rows, reverse=True)[:_EPOCHS]
+    share = len(last) / max(len(last), newest - last[-1] + 1)
+    of_one = min(median_low(rows[epoch] for epoch in last), run_rows * max(1.0, median_low(runs.values())))
+    return of_one * share

@@ -193,6 +193,18 @@ class RunningAggregate:
             kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts, *self._settled}
             retraction.drop_emptied(table, self.pipeline.keys, counts, sorted(kept), stays=self.always)
 
+    def merge(
+        self, hashes: Hashes, keys: pa.Table, fresh: dict[str, pa.Array], state: State, context: EpochContext
+    ) -> None:
+        """Merge the state of groups' new rows (`fresh`, the columns of `grouped`) with theirs; a key is there once."""
+        table = state.table(GROUPS)
+        found = table.get(hashes, keys)
+        living = found if self.ttl is None else self.ttl.unexpired(found, context)
+        merged = self.grouped.merged_with(living, fresh)
+        schema = self.pipeline.tables[0].schema
+        put = pa.Table.from_arrays([*flatten(keys).columns, *merged.values()], schema=schema)
+        table.put(hashes, put, before=found)
+
     def changes_of(self, touched: Touched) -> Changes:
         before, after = (Found(side.present, self.table(side.rows)) for side in (touched.before, touched.after))
         return changes_between(before, after, self.pipeline.keys)
@@ -250,7 +262,6 @@ class RunningAggregate:
         """Add rows, or retract them (`back`)."""
         if rows.num_rows == 0:
             return
-        table = state.table(GROUPS)
         keys = flatten(rows.select(list(self.pipeline.keys)))
         groups = key_order(hashes, keys)
         first = groups.order[groups.starts]
@@ -258,15 +269,10 @@ class RunningAggregate:
         for side in self.sides:
             rows = side.taken_in(hashes, rows, state, context, back=back)
         fresh = self.grouped.of_rows(rows, groups.order, groups.starts)
-        found = table.get(group_hashes, group_keys)
-        living = found if self.ttl is None else self.ttl.unexpired(found, context)
         if back:
             as_they_are = self._settled | {each.name for each in self.grouped.accumulators if isinstance(each, Bits)}
             fresh |= retraction.negated({name: fresh[name] for name in fresh if name not in as_they_are})
-        merged = self.grouped.merged_with(living, fresh)
-        schema = self.pipeline.tables[0].schema
-        put = pa.Table.from_arrays([*group_keys.columns, *merged.values()], schema=schema)
-        table.put(group_hashes, put, before=found)
+        self.merge(group_hashes, group_keys, fresh, state, context)
 
 
 def _check(

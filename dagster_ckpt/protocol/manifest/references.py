@@ -6,6 +6,7 @@ objects, but not their entries.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -46,4 +47,6 @@ def runs_of(manifest: Manifest) -> Iterator[RunRef]:
 
 def ancestors_named(manifest: Manifest) -> set[StreamUuid]:
     """The other streams whose objects the manifest names itself. Its index objects may name further ones."""
-    return {ref.ancestor for _, ref in references(manifest) if ref.ancestor is not None}
+    named = {run.ancestor for run in runs_of(manifest)}  # thousands of runs, in each commit
+    named |= {ref.ancestor for _, ref in references(replace(manifest, runs={}))}
+    return {ancestor for ancestor in named if ancestor is not None}

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.ids import Epoch
+from dagster_ckpt.runtime.declared.query_plan import kind_of
 from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
 from dagster_ckpt.runtime.task.ack_rows import Reply, decode_reply
 from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder
@@ -50,7 +51,7 @@ class JobOutcome:
 class EpochJob:
     """The Spark job that makes one epoch's ACKs. `tag` is unique among the process's jobs.
 
-    `passed_on` takes the replies of all steps but the last while the job runs.
+    `replies` takes those of the tasks while the job runs.
 
     `on_progress` gets the progress every second, the first time after one second and never after `run` has returned.
     """
@@ -60,14 +61,14 @@ class EpochJob:
         frame: DataFrame,
         order: EpochOrder,
         assignment: ShardAssignment,
-        passed_on: Accumulator[list[tuple[Epoch, str]]],
+        replies: Accumulator[list[tuple[Epoch, str]]],
         tag: str,
         on_progress: Callable[[JobProgress], None],
     ) -> None:
         self._frame = frame
         self._order = order
         self._assignment = assignment
-        self._passed_on = passed_on
+        self._replies = replies
         self._tag = tag
         self._on_progress = on_progress
         self._reporting = threading.Lock()
@@ -81,14 +82,15 @@ class EpochJob:
         watch = threading.Thread(target=self._watch, args=(context, timeout_ms), name=self._tag, daemon=True)
         context.setLocalProperty(ORDER_PROPERTY, self._order.encode())
         context.addJobTag(self._tag)
-        self._passed_on.value.clear()
+        self._replies.value.clear()
         watch.start()
         threading.Thread(
             target=self._report_progress, args=(context,), name=f"{self._tag}-progress", daemon=True
         ).start()
         try:
-            rows = self._frame.collect()
-            had_tasks = bool(rows) or self._frame.rdd.getNumPartitions() > 0
+            rows = rows_of(self._frame)
+            rows.count()
+            had_tasks = rows.getNumPartitions() > 0
         except (Py4JError, PySparkException) as error:
             return JobOutcome((), error, reason_of(error), self._silent, self._aborted)
         finally:
@@ -96,8 +98,8 @@ class EpochJob:
                 self._done.set()
             context.removeJobTag(self._tag)
         # A task of an epoch that was given up may have replied since the list was cleared.
-        texts = [text for epoch, text in self._passed_on.value if epoch == self._order.epoch]
-        return JobOutcome(tuple(map(decode_reply, (*texts, *(row["reply"] for row in rows)))), had_tasks=had_tasks)
+        texts = [text for epoch, text in self._replies.value if epoch == self._order.epoch]
+        return JobOutcome(tuple(map(decode_reply, texts)), had_tasks=had_tasks)
 
     def abort(self, reason: str) -> None:
         """Cancel the job, from another thread."""
@@ -144,3 +146,11 @@ def reason_of(error: Py4JError | PySparkException) -> str:
     lines = [line.strip() for line in text.splitlines()]
     kept = [line for line in lines if line and not _JAVA_FRAME.match(line)]
     return " ".join(kept)[:_REASON_LENGTH_MAX]
+
+
+def rows_of(frame: DataFrame) -> Any:
+    """The RDD of the frame. `foreachBatch` hands over one that is made: to collect its frame would plan it again."""
+    internal: Any = frame
+    execution = internal._jdf.queryExecution()  # noqa: SLF001  (Spark exposes plans nowhere else)
+    plan = execution.analyzed()
+    return plan.rdd() if kind_of(plan) == "LogicalRDD" else execution.toRdd()

@@ -30,13 +30,22 @@ from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.sources import moves_of, positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.batch_plan import BatchPlan
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
+from dagster_ckpt.runtime.driver.partial_choice import PartialChoice, Shuffled, Touch
 from dagster_ckpt.runtime.driver.run_end import RunEnd
 from dagster_ckpt.runtime.driver.seen_files import spelled_now
 from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
 from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone, reason_of
-from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, cannot_run, check_stream, event_times_of, stages_of
+from dagster_ckpt.runtime.driver.stream_checks import (
+    CheckedStream,
+    can_aggregate_before,
+    cannot_run,
+    check_stream,
+    event_times_of,
+    stages_of,
+)
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery, did_not_start
 from dagster_ckpt.runtime.driver.watermarks import InputWatermark, Watermarks
@@ -81,6 +90,12 @@ _PLANNING_MS_MAX = 2_000
 _OPENING_MS_MAX = 60_000
 """How long a stream's opening is retried. A run that has not opened its stream three minutes after its start counts as
 dead, and a store that cannot be written to takes no heartbeat to prove the contrary."""
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_TOLD = {
+    Shuffled.ROWS: "Spark shuffles rows as they are from now on, since keys have few in an epoch",
+    Shuffled.GROUPS: "Spark aggregates rows before it shuffles them from now on, since keys have many in an epoch",
+    Shuffled.FEW_GROUPS: "Spark aggregates rows for one task from now on, since an epoch has many of few keys",
+}
 _FINAL = (AssertionError, CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError)
 """What no retry can mend."""
 
@@ -126,6 +141,8 @@ class _Run:
     _coordinator: CheckpointCoordinator
     _stages: tuple[Stage, ...]
     _source_lags: SourceLags
+    _choice: PartialChoice | None = None
+    _batch_plan: BatchPlan | None
 
     def __init__(
         self,
@@ -262,10 +279,20 @@ class _Run:
         return now_ms - self._slow_since[1] < self._job.options.timeout_ms
 
     def _query_to_end(self) -> JobResult:
+        self._choice = PartialChoice(self._writer.manifest) if can_aggregate_before(self._checked) else None
+        while (result := self._one_query_to_end()) is None:
+            assert self._choice is not None, "only then a query ends to be planned in another way"
+            self._choice.change()
+            _LOG.info("%s. asset=%s, epoch=%s", _TOLD[self._choice.now], self._job.asset, self._writer.manifest.epoch)
+        return result
+
+    def _one_query_to_end(self) -> JobResult | None:
+        """Run a query to its end; None where the stream goes on with one that is planned in another way."""
         self._stages = self._staged()  # once: an epoch without input has the query's tasks
+        self._batch_plan = None
         checkpoint = self._spark_checkpoint()
         driver = EpochDriver(self._driver_setup(checkpoint))
-        query = EpochQuery(lambda frame, batch_id: driver.work(self._replies_of(frame), batch_id))
+        query = EpochQuery(lambda frame, batch_id: driver.work(self._replies_of(frame, query), batch_id))
         gauge = LagGauge(
             self._job.asset,
             partial(self._lag, query, checkpoint),
@@ -279,7 +306,10 @@ class _Run:
             query.start(self._stream_writer(checkpoint))
             self._pulse.sign()
             gauge.begin()
-            ending, reason = self._wait(query, driver)
+            end = self._wait(query, driver)
+            if end is None:
+                return None
+            ending, reason = end
             query.run_if_idle(driver.commit_initial_positions)
             if ending is Ending.INPUT_DONE:
                 ending, reason = self._emit_remaining(query, driver) or (ending, reason)
@@ -299,16 +329,17 @@ class _Run:
     def _lag(self, query: EpochQuery, checkpoint: SparkCheckpoint) -> Lag:
         return self._source_lags.measure(query.view(), self._writer.manifest, checkpoint.files_after)
 
-    def _wait(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None]:
-        """Wait until the query has ended or must end; no epoch is in progress then."""
+    def _wait(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None] | None:
+        """Wait until the query has ended or must end; no epoch is in progress then. None: for another plan."""
         while not query.wait(_TICK_S):
             query.run_if_idle(partial(self._between_epochs, query, driver))
             self._emit_if_due(query, driver)
             self._hooks.on_idle()
             end = self._reason_to_end()
-            if end is not None:
+            if end is not None or (self._choice is not None and self._choice.next is not self._choice.now):
                 while not query.close(_TICK_S):
                     self._hooks.on_idle()
+                query.raise_failure()
                 return end
         query.raise_failure()
         if self._job.options.mode is Mode.CONTINUOUS or not query.found_no_more():
@@ -409,6 +440,8 @@ class _Run:
         )
 
     def _committed(self, epoch: CommittedEpoch) -> None:
+        if self._choice is not None:
+            self._choice.saw(Touch.of(epoch.manifest))
         self._hooks.on_commit(epoch)
         self._upstreams.committed(epoch.manifest)
         self._topics.committed(epoch.manifest)
@@ -422,15 +455,24 @@ class _Run:
         tasks_max = self._job.options.tasks_max or task_slots(self._session)
         keyed, unkeyed = ShardAssignment.keyed(shards, tasks_max), ShardAssignment.unkeyed(shards)
 
+        shuffled = Shuffled.ROWS if self._choice is None else self._choice.now
+        one = ShardAssignment.keyed(shards, 1)
+
+        def assignment(number: int) -> ShardAssignment:
+            if number == 0 and shuffled is Shuffled.FEW_GROUPS:
+                return one
+            return keyed if self._checked.dataflow.operators[number].pipeline.shuffles else unkeyed
+
         def setup(number: int, step: Stream) -> TaskSetup:
             return TaskSetup(
                 address=self._job.address,
                 folder=self._job.folder,
-                assignment=keyed if self._checked.dataflow.operators[number].pipeline.shuffles else unkeyed,
+                assignment=assignment(number),
                 event_times=event_times_of(step),
                 engine=self._job.options.engine,
                 code=step.code,
                 step=number,
+                partial=number == 0 and shuffled is not Shuffled.ROWS,
             )
 
         return stages_of(self._checked, setup)
@@ -438,11 +480,23 @@ class _Run:
     @property
     def _plans_batches(self) -> bool:
         """Whether the steps are planned for each micro-batch, and not once with the query."""
-        return any(stage.shared for stage in self._stages)
+        return any(stage.shared or stage.partial for stage in self._stages)
 
-    def _replies_of(self, frame: DataFrame) -> DataFrame:
+    def _replies_of(self, frame: DataFrame, query: EpochQuery) -> DataFrame:
         """The replies of the epoch for a micro-batch of the query."""
-        return shard_replies(on_batch(self._stages, frame), self._replies) if self._plans_batches else frame
+        if not self._plans_batches:
+            return frame
+        first = self._stages[0]
+        if first.partial is not None:  # in the query's own session, where there is nothing else to shuffle
+            frame.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
+            frame = query.rows_of_batch(frame)
+            if self._batch_plan is None:
+                self._batch_plan = BatchPlan(frame, self._replies_of_rows)
+            return self._batch_plan.on(frame)
+        return self._replies_of_rows(frame)
+
+    def _replies_of_rows(self, rows: DataFrame) -> DataFrame:
+        return shard_replies(on_batch(self._stages, rows), self._replies)
 
     def _stream_writer(self, checkpoint: SparkCheckpoint) -> DataStreamWriter:
         options, steps = self._job.options, [operator.pipeline for operator in self._checked.dataflow.operators]

@@ -13,12 +13,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dagster_ckpt.runtime.lag.source_lags import QueryView
+from dagster_ckpt.runtime.spark.jvm import java_class
 
 Work = Callable[[DataFrame, int], None]
 
 JVM_IS_GONE = (Py4JError, ConnectionError)
 """What a call into a dead JVM raises. `Py4JError` has other causes too."""
 
+_CHECKED = "spark.sql.streaming.unsupportedOperationCheck"
 _POLL_S = 0.005
 _STOP_S_MAX = 30.0
 
@@ -83,6 +85,23 @@ class EpochQuery:
             progress=None if progress is None else json.loads(str(progress.json())),
             finds_data=bool(query.status["isDataAvailable"]),
         )
+
+    def rows_of_batch(self, frame: DataFrame) -> DataFrame:
+        """The rows of `frame`, the micro-batch in progress, as the plan that reads them from the source.
+
+        Spark optimises and compiles it together with what is done with the rows. `frame` itself is what comes out of
+        the query's own plan, row by row. It is returned where that plan is not known yet: before `start` has returned.
+        """
+        query: Any = self._query
+        if query is None:
+            return frame
+        session: Any = frame.sparkSession  # the query's own
+        session.conf.set(_CHECKED, "false")  # the query was checked as it started; this is a batch with its plan
+        written = query._jsq.streamingQuery().lastExecution().analyzed()  # noqa: SLF001  (Spark exposes it nowhere else)
+        rows = written.children().head()
+        datasets = java_class(session, "org.apache.spark.sql.classic.Dataset")
+        of_rows = datasets.ofRows(session._jsparkSession, rows)  # noqa: SLF001
+        return DataFrame(of_rows, session)
 
     def ping(self) -> None:
         """Return once Spark answers for the query, or is known to be gone."""

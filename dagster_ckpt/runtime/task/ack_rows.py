@@ -1,18 +1,13 @@
-"""The replies of an epoch's tasks: one row per shard with an ACK or a decline, as JSON."""
+"""The replies of an epoch's tasks: one per shard with an ACK or a decline, as JSON."""
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.json_codec import COUNT, TEXT, WHOLE, Record, optional, pair, sequence
 from dagster_ckpt.protocol.manifest.codec import CHANGE, CHANGES, PATH, RUN
-
-ACK_ROW = pa.schema([pa.field("reply", pa.string(), nullable=False)])
-ACK_ROW_OF_SPARK = "reply string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +52,6 @@ _ACK = Record(
 _DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()
 
 
-def encode_replies(replies: Iterable[Reply]) -> pa.RecordBatch:
-    """The rows of a task's replies."""
-    return pa.record_batch([pa.array(map(encode_reply, replies), pa.string())], schema=ACK_ROW)
-
-
 def encode_reply(reply: Reply) -> str:
     """One reply as text."""
     return json.dumps(
@@ -70,7 +60,7 @@ def encode_reply(reply: Reply) -> str:
 
 
 def decode_reply(text: str) -> Reply:
-    """The reply of one row."""
+    """The reply in a text."""
     [(kind, value)] = json.loads(text).items()
     return _ACK.decode(value) if kind == "ack" else _DECLINE.decode(value)
 

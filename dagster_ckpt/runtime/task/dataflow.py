@@ -12,15 +12,18 @@ from pyspark.sql import functions as F
 
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.key_hash import SEED
+from dagster_ckpt.operators.partial_aggregate import PartialAggregate
 from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
-from dagster_ckpt.runtime.task.ack_rows import ACK_ROW_OF_SPARK
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.epoch_task import PassedOn, TaskSetup, epoch_task
 from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
+
+_NOTHING = "nothing boolean"
+"""Spark wants a column of what the last step's tasks return, which is no row."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Stage:
 
     An input of a source ignores those. `pipeline` is the step's. `shared`: several inputs read its changes. `works`:
     the tasks of the steps before do that work themselves for each input, so that Spark moves their changes as tables.
+    `partial`: Spark aggregates the rows before it shuffles them. It has to plan each micro-batch for it.
     """
 
     pipeline: Pipeline
@@ -36,6 +40,7 @@ class Stage:
     inputs: tuple[Callable[[Sequence[DataFrame]], DataFrame], ...]
     shared: bool = False
     works: tuple[ArrowWork, ...] | None = None
+    partial: PartialAggregate | None = None
 
     def packed(self, step: int) -> PackedRows | None:
         """How a step's changes reach this one as tables, if they do."""
@@ -49,10 +54,10 @@ class Stage:
 
 
 def shard_replies(stages: Sequence[Stage], replies: Accumulator[list[tuple[Epoch, str]]]) -> DataFrame:
-    """A streaming DataFrame with one row for each shard's reply; collecting a micro-batch of it does the epoch's work.
+    """A streaming DataFrame without rows: to work a micro-batch of it does the epoch's work.
 
     The tasks are part of the streaming plan, so Spark plans a micro-batch once and reads only the columns they need.
-    Its rows are the replies of the last step. Those of the others are in `replies` then.
+    `replies` has those of all steps' tasks then.
     """
     changes: list[DataFrame] = []
     for number, stage in enumerate(stages):
@@ -109,7 +114,7 @@ def shard_replies_of_own_epoch(
     replies: Accumulator[list[tuple[Epoch, str]]],
     kept: Collection[int] = (),
 ) -> DataFrame:
-    """A DataFrame with the replies of an epoch without input, which the driver starts by itself.
+    """The same of an epoch without input, which the driver starts by itself.
 
     In the first epoch of changed steps, those that are `kept` read nothing: they pass their tables on.
     """
@@ -132,14 +137,14 @@ def _done(
     number: int,
     replies: Accumulator[list[tuple[Epoch, str]]],
 ) -> DataFrame:
-    """The replies of the last step, the changes of any other."""
+    """The changes of a step; of the last one no row."""
     stage, packed_in = stages[number], columns is not None and stages[number].works is not None
     if number == len(stages) - 1:
-        return rows.mapInArrow(epoch_task(stage.setup, columns, packed=packed_in), ACK_ROW_OF_SPARK)
+        return rows.mapInArrow(epoch_task(stage.setup, columns, replies, packed=packed_in), _NOTHING)
     schema = changes_schema(stage.pipeline)
     packed = None if stage.shared else _packed(stages, number)
-    passed_on = PassedOn(schema, replies, numbered=stage.shared, packed=packed)
-    work = epoch_task(stage.setup, columns, passed_on, packed=packed_in)
+    passed_on = PassedOn(schema, numbered=stage.shared, packed=packed)
+    work = epoch_task(stage.setup, columns, replies, passed_on, packed=packed_in)
     if packed is not None:
         return rows.mapInArrow(work, to_spark_schema(PACKED))
     if not stage.shared:
@@ -182,6 +187,9 @@ def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, li
     inputs = [each(changes) for each in stage.inputs]
     names = [source.schema.names for source in pipeline.inputs]
     rows = [_numbered(frame, its) for frame, its in zip(inputs, names, strict=True)]
+    if stage.partial is not None:
+        [frame], [its] = rows, names
+        rows, names = [_partially_aggregated(frame, its, stage.partial)], [stage.partial.schema.names]
     if assignment.tasks is None:
         [unkeyed], [unkeyed_names] = rows, names
         return unkeyed, unkeyed_names
@@ -196,6 +204,8 @@ def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, li
         order = sorted(range(len(hashed)), key=lambda number: pipeline.inputs[number].step is None)
         together = _union(rows, hashed, order)
         columns = together.columns
+    if stage.partial is not None and assignment.tasks == 1:
+        return together, columns  # in one partition, since Spark aggregates in as many as there are tasks
     return together.repartitionById(assignment.tasks, F.expr(assignment.partition_in_sql())), columns
 
 
@@ -219,6 +229,14 @@ def _union(rows: Sequence[DataFrame], hashed: Sequence[DataFrame], order: Sequen
             columns.append(own.alias(columns_of_input(other)))
         sides.append(hashed[number].select(columns))
     return reduce(DataFrame.union, sides)
+
+
+def _partially_aggregated(rows: DataFrame, names: Sequence[str], partial: PartialAggregate) -> DataFrame:
+    """One row for each key. `names` are those of the input's columns, which have other ones in `rows`."""
+    numbered = dict(zip(names, rows.columns, strict=True))
+    own = zip(partial.schema.names[len(partial.pipeline.keys) :], partial.partials(numbered), strict=True)
+    aggregates = [F.expr(each.sql).alias(name) for name, each in own]
+    return rows.groupBy(*(numbered[key] for key in partial.pipeline.keys)).agg(*aggregates)
 
 
 def _hash_of(keys: Sequence[str]) -> Column:

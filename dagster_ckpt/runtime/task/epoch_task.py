@@ -16,10 +16,11 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError
 from dagster_ckpt.ids import Epoch, Nonce, Term, Version
+from dagster_ckpt.operators.partial_aggregate import partial_aggregate
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
-from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_replies, encode_reply
+from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_reply
 from dagster_ckpt.runtime.task.kept_steps import fill_table, fills_table, pass_on_table, with_steps
 from dagster_ckpt.runtime.task.packed_rows import TASK, PackedRows, unpacked
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
@@ -40,7 +41,7 @@ class TaskSetup:
 
     `address` may hold secrets: it is in the closure and is never shown. `code` is the user's process function, if any:
     a manifest holds no code. `step` is the number of the tasks' step. `changed`: these are the stream's steps from this
-    epoch on, and those that are not kept start over.
+    epoch on, and those that are not kept start over. `partial`: the rows are partial aggregates (`PartialAggregate`).
     """
 
     address: StoreAddress
@@ -51,10 +52,11 @@ class TaskSetup:
     code: object = None
     step: int = 0
     changed: Pipeline | None = None
+    partial: bool = False
 
 
 class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
-    """The replies of the tasks of all steps but the last, each with its epoch: the rows of those are changes."""
+    """The replies of the tasks of all steps, each with its epoch. The rows of the tasks are changes."""
 
     def zero(self, value: list[tuple[Epoch, str]]) -> list[tuple[Epoch, str]]:
         return []
@@ -68,13 +70,12 @@ class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
 
 @dataclass(frozen=True, slots=True)
 class PassedOn:
-    """What a step passes on: its changes, with these columns, and its replies, which go past the next step.
+    """What a step passes on: its changes, with these columns.
 
     `numbered`: each row also has the number of the task it comes from, as `TASK`. `packed`: the next step gets tables.
     """
 
     columns: pa.Schema
-    replies: Accumulator[list[tuple[Epoch, str]]]
     numbered: bool = False
     packed: PackedRows | None = None
 
@@ -107,9 +108,14 @@ class EpochOrder:
 
 
 def epoch_task(
-    setup: TaskSetup, columns: Sequence[str] | None, passed_on: PassedOn | None = None, *, packed: bool = False
+    setup: TaskSetup,
+    columns: Sequence[str] | None,
+    sent: Accumulator[list[tuple[Epoch, str]]],
+    passed_on: PassedOn | None = None,
+    *,
+    packed: bool = False,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: the rows of a partition in, one reply for each of its shards out.
+    """The function for `mapInArrow`: the rows of a partition in, a reply for each of its shards into `sent`.
 
     `columns` are the real names of the rows' columns, in order. None: the epoch has no input, and the rows that Spark
     passes only make the tasks run. `passed_on`: another step follows, so the rows out are this step's changes.
@@ -134,10 +140,7 @@ def epoch_task(
         for changes in worked(setup, order, context.partitionId(), context.taskAttemptId(), rows, replies):
             assert passed_on is not None, "no step is behind the last"
             yield from passed_on.batches(changes, context.partitionId())
-        if passed_on is None:
-            yield encode_replies(replies)
-        else:
-            passed_on.replies.add([(order.epoch, encode_reply(reply)) for reply in replies])
+        sent.add([(order.epoch, encode_reply(reply)) for reply in replies])
         exempt_from_gc()
 
     return work
@@ -169,6 +172,9 @@ def worked(
                 yield from pass_on_table(work, old, shards, setup.code, replies, is_last=is_last)
                 return
         operator = from_pipeline(work.manifest.pipeline.steps[setup.step], setup.code)
+        if setup.partial:
+            assert not isinstance(operator, AppendOnly), "what only appends aggregates nothing"
+            operator = partial_aggregate(operator)
         if isinstance(operator, AppendOnly):
             replies.append(work.append(operator, partition, batches))
         else:

@@ -12,6 +12,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
+from dagster_ckpt.operators.partial_aggregate import PartialAggregate
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.late_rows import is_late_table, keep_late, late_table
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
@@ -185,7 +186,8 @@ class ShardWork:
 
         Returns how many each shard had from sources, how many from earlier steps, and how many of each input were late.
         """
-        schemas = [source.schema for source in operator.pipeline.inputs]
+        partial = operator if isinstance(operator, PartialAggregate) else None
+        schemas = [partial.schema] if partial else [source.schema for source in operator.pipeline.inputs]
         kept = {spec.name for spec in operator.pipeline.tables if is_late_table(spec.name)}
         rows_in, from_steps = np.zeros((2, len(context.shards)), dtype=np.int64)
         late_rows = [0] * len(schemas)
@@ -195,7 +197,10 @@ class ShardWork:
             for number, hashes, rows in rows_by_input(chunk, schemas):
                 shards = self.assignment.shards_in(hashes)
                 self._check_shards(shards, context)
-                by_shard = np.bincount(shards - np.uint16(context.shards[0]), minlength=len(rows_in))
+                its_shards = (shards - np.uint16(context.shards[0])).astype(np.int64)
+                by_shard = np.bincount(its_shards, minlength=len(rows_in))
+                if partial:  # the stream counts rows, not groups; sums of doubles are exact up to 2**53
+                    by_shard = np.bincount(its_shards, partial.rows_in(rows), len(rows_in)).astype(np.int64)
                 if self._inputs[number] is None:
                     from_steps += by_shard
                 else:  # the stream counts the rows that come from outside

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, FencedError, StoreUnavailableError
-from dagster_ckpt.ids import FIRST, Version
-from dagster_ckpt.protocol.manifest.codec import decode_manifest, decode_nonce, encode_manifest
+from dagster_ckpt.ids import FIRST, Nonce, Version
+from dagster_ckpt.protocol.manifest.codec import decode_manifest, decode_nonce, encode_manifest, is_read_back
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import MANIFESTS, TRIMMED, manifest_name, parse_manifest_name
 from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd, digest_of
@@ -45,6 +45,8 @@ class ManifestChain:
     store: ObjectStore
     clock: Clock
     patience: Patience = field(default_factory=Patience)
+    _last: dict[Nonce, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The bytes of the manifest that was created last: it is recognized without being read as JSON."""
 
     def span(self) -> RetryingStore:
         """The stream's folder for one piece of work: its calls are retried, and share the end of one `patience`."""
@@ -128,13 +130,15 @@ class ManifestChain:
         """
         data = encode_manifest(manifest)
         # A manifest that cannot be read back would cost the whole stream.
-        assert decode_manifest(data, manifest_name(manifest.version)) == manifest, manifest.version
+        assert is_read_back(data, manifest), manifest.version
         store = self.span()
         if isinstance(parent, BrokenEnd):
             self._mark_lost(parent, store)
         while not self._created(manifest, data, store):
             pass
         self._check_place(parent, manifest, store)
+        self._last.clear()
+        self._last[manifest.nonce] = data
 
     def _mark_lost(self, end: BrokenEnd, store: RetryingStore) -> None:
         """Mark the missing manifests of a broken end as lost. A crash in between leaves the chain as broken as before.
@@ -196,7 +200,12 @@ class ManifestChain:
     def _is_there(self, manifest: Manifest, store: RetryingStore) -> bool:
         """Whether the object at its version is this manifest, not a sleeper's."""
         data = self._bytes(manifest.version, store)
-        return data is not None and decode_nonce(data, manifest_name(manifest.version)) == manifest.nonce
+        if data is None:
+            return False
+        return (
+            data == self._last.get(manifest.nonce)
+            or decode_nonce(data, manifest_name(manifest.version)) == manifest.nonce
+        )
 
     def _has_later(self, version: Version, store: RetryingStore) -> bool:
         """Whether a list shows a manifest of a later version: always, if the number of `version` was freed.

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.operators.agg import Function
 from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, GroupedRows, filled
+from dagster_ckpt.operators.shared.accumulators.partials import Partial, SqlName
 
 _OF = {
     Function.BIT_AND: (np.bitwise_and, pc.bit_wise_and, -1),
@@ -41,3 +42,10 @@ class Bits:
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         _, together, nothing = _OF[self.function]
         return (together(filled(old[self.name], nothing), new[self.name]),)
+
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        return (Partial(f"{self.function}({name(self.column)})", self.type),)
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        _, _, nothing = _OF[self.function]
+        return (filled(columns[0], nothing),)

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import mask_of
 from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, GroupedRows, filled, known
+from dagster_ckpt.operators.shared.accumulators.partials import Partial, SqlName
 
 ROWS = "_rows"
 LAST_TIME = "_last_time"
@@ -27,6 +28,12 @@ class RowCount:
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (added(old[ROWS], new[ROWS]),)
+
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        return (Partial("count(1)", pa.int64()),)
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        return columns
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,12 @@ class ValueCount:
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (added(old[self.name], new[self.name]),)
+
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        return (Partial(f"count({name(self.column)})", pa.int64()),)
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        return columns
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,12 @@ class TrueCount:
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (added(old[self.name], new[self.name]),)
 
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        return (Partial(f"count_if({name(self.column)})", pa.int64()),)
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        return columns
+
 
 @dataclass(frozen=True)
 class LastTime:
@@ -122,6 +141,13 @@ class LastTime:
         if self.column is None:
             return (new[LAST_TIME],)
         return (pc.max_element_wise(old[LAST_TIME], new[LAST_TIME]),)
+
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        assert self.column is None, "rows with an event time reach their task"
+        return ()
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        return (pa.nulls(groups, pa.timestamp("us")),)
 
 
 def added(old: pa.Array, new: pa.Array) -> pa.Array:

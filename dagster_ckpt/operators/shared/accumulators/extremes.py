@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions
 from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, GroupedRows, known, or_null
-from dagster_ckpt.operators.shared.accumulators.value_order import GREATEST, LEAST, ordered, precedes
+from dagster_ckpt.operators.shared.accumulators.partials import Partial, SqlName
+from dagster_ckpt.operators.shared.accumulators.value_order import GREATEST, LEAST, one_zero, ordered, precedes
 
 
 class End(StrEnum):
@@ -50,6 +51,12 @@ class Extreme:
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (further(old[self.name], new[self.name], self.end),)
+
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        return (Partial(f"{'min' if self.end is End.LEAST else 'max'}({name(self.column)})", self.type),)
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        return (one_zero(columns[0]),)
 
 
 def furthest_codes(codes: Positions, valid: Mask, starts: Positions, end: End) -> Positions:

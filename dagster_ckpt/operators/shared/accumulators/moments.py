@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, GroupedRows, filled, known
 from dagster_ckpt.operators.shared.accumulators.counts import ValueCount
+from dagster_ckpt.operators.shared.accumulators.partials import Partial, SqlName
 
 Doubles = npt.NDArray[np.float64]
 
@@ -59,6 +61,14 @@ class Moments:
         mean = np.where(n_old == 0, mean_new, np.where(n_new == 0, mean_old, mean))
         m2 = np.where(n_old == 0, m2_new, np.where(n_new == 0, m2_old, m2))
         return pa.array(mean), pa.array(m2)
+
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        value = f"CAST({name(self.column)} AS DOUBLE)"
+        return tuple(Partial(each, pa.float64()) for each in (f"avg({value})", f"var_pop({value}) * count({value})"))
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        mean, m2 = (filled(each, 0.0) for each in columns)
+        return pc.if_else(pc.is_nan(m2), m2, mean), m2  # no number has an infinite mean and a known distance from it
 
     def _of(self, side: Columns) -> tuple[Doubles, Doubles]:
         mean, m2 = (filled(side[name], 0.0).to_numpy() for name in self.names)

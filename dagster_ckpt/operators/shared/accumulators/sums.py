@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, GroupedRows, filled
+from dagster_ckpt.operators.shared.accumulators.partials import Partial, SqlName
 
 DECIMAL_DIGITS_MAX = 38
 _HALF_BITS = 32
@@ -47,6 +48,15 @@ class IntegerSum(_Sum):
         except pa.ArrowInvalid as error:
             raise _does_not_fit(self.column, "bigint") from error
 
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        return _partial_halves(name(self.column))
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        high, low = _carried(*(filled(each, 0).to_numpy() for each in columns))
+        if (high != high.astype(np.int32)).any():
+            raise _does_not_fit(self.column, "bigint")
+        return (pa.array((high << _HALF_BITS) + low),)
+
 
 @dataclass(frozen=True)
 class WideSum:
@@ -74,6 +84,13 @@ class WideSum:
         high, low = (filled(old[name], 0).to_numpy() + new[name].to_numpy() for name in self.names)
         return pa.array(high + (low >> _HALF_BITS)), pa.array(low & _HALF)
 
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        return _partial_halves(name(self.column))
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        high, low = _carried(*(filled(each, 0).to_numpy() for each in columns))
+        return pa.array(high), pa.array(low)
+
 
 @dataclass(frozen=True)
 class FloatSum(_Sum):
@@ -94,6 +111,13 @@ class FloatSum(_Sum):
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (pc.add(filled(old[self.name], 0.0), new[self.name]),)
+
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        return (Partial(f"sum(CAST({name(self.column)} AS DOUBLE))", pa.float64()),)
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        [total] = columns
+        return (pc.add(filled(total, 0.0), 0.0),)
 
 
 @dataclass(frozen=True)
@@ -121,6 +145,16 @@ class DecimalSum(_Sum):
         before, now = (filled(side[self.name].cast(self._wide()), 0) for side in (old, new))
         return (self._narrowed(pc.add(before, now)),)
 
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        column = name(self.column)
+        return Partial(f"try_sum({column})", self.total), Partial(f"count({column})", pa.int64())
+
+    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
+        total, count = columns
+        if pc.any(pc.and_(pc.is_null(total), pc.greater(count, 0))).as_py():
+            raise self._outgrown()
+        return (filled(total, 0),)
+
     def _wide(self) -> pa.Decimal256Type:
         # 128 bits would wrap round silently; 256 hold any total of 38-digit numbers.
         return pa.decimal256(DECIMAL_DIGITS_MAX + 20, self.type.scale)
@@ -129,7 +163,10 @@ class DecimalSum(_Sum):
         try:
             return totals.cast(self.total)
         except pa.ArrowInvalid as error:
-            raise _does_not_fit(self.column, f"decimal({self.total.precision}, {self.total.scale})") from error
+            raise self._outgrown() from error
+
+    def _outgrown(self) -> OverflowError:
+        return _does_not_fit(self.column, f"decimal({self.total.precision}, {self.total.scale})")
 
 
 def _integers(column: pa.Array) -> Positions:
@@ -141,6 +178,17 @@ def _halves(values: Positions, starts: Positions) -> tuple[Positions, Positions]
     """Each group's total as `high * 2**32 + low`, exact for up to 2**31 rows."""
     high = np.add.reduceat(values >> _HALF_BITS, starts)
     low = np.add.reduceat(values & _HALF, starts)
+    return _carried(high, low)
+
+
+def _partial_halves(column: str) -> tuple[Partial, ...]:
+    """The same in SQL. Spark's own total of a bigint wraps round, or fails where parts of it overflow on the way."""
+    whole = f"CAST({column} AS BIGINT)"
+    halves = f"sum(shiftright({whole}, {_HALF_BITS}))", f"sum({whole} & {_HALF}L)"
+    return tuple(Partial(half, pa.int64()) for half in halves)
+
+
+def _carried(high: Positions, low: Positions) -> tuple[Positions, Positions]:
     return high + (low >> _HALF_BITS), low & _HALF
 
 

@@ -61,6 +61,20 @@ def test_a_growing_state_is_merged_evenly() -> None:
     assert max(costs.epochs.deepest) <= 30
 
 
+@pytest.mark.parametrize("keys", [1_000_000, 10_000_000, 100_000_000])
+def test_epochs_after_a_bulk_load_merge_evenly(keys: int) -> None:
+    """As in `make bench ONLY=growth`: loaded in epochs ten times as large. A slice for as many rows was twice that."""
+    costs = Costs(keys, tasks=2)
+    for _ in range(max(1, keys // 2_000_000)):
+        costs.epoch(min(keys, 2_000_000))
+    loaded = len(costs.epochs.written)
+    for _ in range(70):
+        costs.epoch(200_000)
+    written = costs.epochs.written[loaded + 10 :]
+    assert max(written) <= 1.25 * median(written)
+    assert written.count(0) <= 3
+
+
 def test_small_epochs_do_not_rewrite_slices() -> None:
     """A thousand rows an epoch on ten million keys: hardly anything on average, and seldom more than a little."""
     costs = Costs(keys=10_000_000, rows=10_000_000)

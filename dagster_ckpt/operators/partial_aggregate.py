@@ -1,0 +1,121 @@
+"""The running aggregate of rows that Spark has aggregated before: one row of partial aggregates for each key.
+
+Worth it where an epoch has many rows for each key that it touches: then Spark's generated code reads them, and few
+groups are shuffled. The state is the same either way, so a stream may change from one to the other in any epoch.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, flat
+from dagster_ckpt.lsm.table import Hashes, State, Touched
+from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.one_group import OneGroup
+from dagster_ckpt.operators.operator import NONE_LATE, Around, Changes, EpochContext, Operator
+from dagster_ckpt.operators.renamed import Renamed
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.shared.accumulators.extremes import Extreme
+from dagster_ckpt.operators.shared.accumulators.partials import Partial, PartialAccumulator, has_fixed_width
+from dagster_ckpt.operators.shared.state_columns import GROUP
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
+
+_ROWS = 0
+"""The place of the count of rows among the partial aggregates: every aggregate keeps it, as its first accumulator."""
+
+
+@dataclass(frozen=True)
+class PartialAggregate(Around):
+    """An operator whose input has the key columns, then one column for each partial aggregate.
+
+    `inner` is the operator of the rows: a `RunningAggregate`, perhaps as one group or under other names. Each call of
+    `on_rows` has a key at most once.
+    """
+
+    pipeline: Pipeline
+    inner: Operator
+    aggregate: RunningAggregate
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the input: those of the key, then the partial aggregates by number."""
+        keys = self.pipeline.inputs[0].schema
+        own = [pa.field(_name(number), each.type) for number, each in enumerate(self.partials({}))]
+        return pa.schema([*(keys.field(key) for key in self.pipeline.keys), *own])
+
+    def partials(self, names: Mapping[str, str]) -> list[Partial]:
+        """The partial aggregates in SQL, in the order of the schema. `names` are those of the columns there."""
+        return [each for one in self._accumulators for each in one.partials(lambda name: names.get(name, name))]
+
+    @staticmethod
+    def rows_in(rows: pa.Table) -> npt.NDArray[np.int64]:
+        """How many rows each row of partial aggregates stands for."""
+        counts: npt.NDArray[np.int64] = flat(rows.column(_name(_ROWS))).to_numpy()
+        return counts
+
+    def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        some = np.flatnonzero(self.rows_in(rows))  # without keys SQL has a group also where there is no row
+        if len(some) < len(hashes):
+            hashes, rows = hashes[some], rows.take(pa.array(some))
+        if len(hashes) == 0:
+            return NONE_LATE
+        columns = iter([flat(rows.column(_name(number))) for number in range(len(self.partials({})))])
+        fresh: dict[str, pa.Array] = {}
+        for one in self._accumulators:
+            own = tuple(next(columns) for _ in one.partials(str))
+            names = [field.name for field in one.fields]
+            fresh |= zip(names, one.of_partials(own, len(hashes)), strict=True)
+        inner_keys = self.aggregate.pipeline.keys
+        keys = rows.select(list(self.pipeline.keys)) if self.pipeline.keys else _no_key(inner_keys, len(hashes))
+        self.aggregate.merge(hashes, keys, fresh, state, context)
+        return NONE_LATE
+
+    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
+        return self.inner.finish(state, context)
+
+    def changes_of(self, touched: Touched) -> Changes:
+        return self.inner.changes_of(touched)
+
+    def table(self, state_rows: pa.Table) -> pa.Table:
+        return self.inner.table(state_rows)
+
+    @property
+    def _accumulators(self) -> list[PartialAccumulator]:
+        return [one for one in self.aggregate.grouped.accumulators if isinstance(one, PartialAccumulator)]
+
+
+def partial_aggregate(operator: Operator) -> PartialAggregate:
+    """The operator over partial aggregates, of one that `can_be_partial`."""
+    assert can_be_partial(operator), "all that the operator does with rows can be done with partial aggregates"
+    return PartialAggregate(operator.pipeline, operator, _aggregate_in(operator))
+
+
+def can_be_partial(operator: Operator | AppendOnly) -> bool:
+    """Whether partial aggregates of its rows are all that the operator needs."""
+    inner = _aggregate_in(operator)
+    if not isinstance(inner, RunningAggregate) or inner.updating or inner.ttl is not None or inner.sides:
+        return False
+    return inner.event_times == (None,) and all(map(_is_partial, inner.grouped.accumulators))
+
+
+def _aggregate_in(operator: Operator | AppendOnly) -> Any:
+    while isinstance(operator, OneGroup | Renamed):
+        operator = operator.inner
+    return operator
+
+
+def _is_partial(one: object) -> bool:
+    return isinstance(one, PartialAccumulator) and not (isinstance(one, Extreme) and not has_fixed_width(one.type))
+
+
+def _name(number: int) -> str:
+    return f"_partial_{number}"
+
+
+def _no_key(keys: tuple[str, ...], rows: int) -> pa.Table:
+    assert keys == (GROUP,), "the one group of all rows"
+    return pa.table({GROUP: pa.nulls(rows, pa.bool_())})

@@ -1,0 +1,218 @@
+"""Where keys have many rows in an epoch, Spark aggregates them before it shuffles: the state must not show it."""
+
+import logging
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dagster_ckpt import agg
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
+from dagster_ckpt.operators.partial_aggregate import PartialAggregate, can_be_partial, partial_aggregate
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver import partial_choice
+from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
+from dagster_ckpt.runtime.plans.returned import stream_returned
+from tests.spark.input_files import drop
+from tests.spark.streams import StreamUnderTest
+from tests.unit.operators.dict_state import DictState
+from tests.unit.operators.streams import context
+from tests.worlds.examples import examples
+
+COLUMNS = pa.schema(
+    [
+        ("k", pa.string()),
+        ("n", pa.int64()),
+        ("s", pa.int16()),
+        ("d", pa.float64()),
+        ("f", pa.float32()),
+        ("m", pa.decimal128(20, 2)),
+        ("w", pa.decimal128(38, 0)),
+        ("b", pa.bool_()),
+        ("t", pa.timestamp("us", "UTC")),
+        ("day", pa.date32()),
+    ]
+)
+OF_ALL: Mapping[str, Aggregation] = {
+    "rows": agg.count(),
+    "values": agg.count("d"),
+    "n_sum": agg.sum("n"),
+    "n_avg": agg.avg("n"),
+    "s_sum": agg.sum("s"),
+    "s_avg": agg.avg("s"),
+    "d_sum": agg.sum("d"),
+    "d_avg": agg.avg("d"),
+    "d_spread": agg.stddev("d"),
+    "m_sum": agg.sum("m"),
+    "m_avg": agg.avg("m"),
+    "w_sum": agg.sum("w"),
+    "true": agg.count_if("b"),
+    "all": agg.bool_and("b"),
+    "any": agg.bool_or("b"),
+    "and": agg.bit_and("n"),
+    "or": agg.bit_or("s"),
+    "xor": agg.bit_xor("n"),
+    **{f"{name}_least": agg.min(name) for name in COLUMNS.names if name != "k"},
+    **{f"{name}_most": agg.max(name) for name in COLUMNS.names if name != "k"},
+}
+EDGES: Mapping[str, list[Any]] = {
+    "n": [2**63 - 1, -(2**63), 2**62, 0, -1],
+    "s": [2**15 - 1, -(2**15), 0, -1],
+    "d": [math.nan, math.inf, -math.inf, -0.0, 0.0, 1.5, -2.25, 1e100],
+    "f": [math.nan, math.inf, -0.0, 0.5],
+    "m": [Decimal("999999999999999999.99"), Decimal("-0.01"), Decimal("0.00")],
+    "w": [Decimal(10**38 - 1), Decimal(-(10**38) + 1), Decimal(7)],
+    "b": [True, False],
+    "t": [0, 10**15, -(10**15)],
+    "day": [0, 20_000, -20_000],
+}
+
+
+@st.composite
+def some_rows(draw: st.DrawFn) -> pa.Table:
+    """Rows of few keys, with the values at which types end, and with totals that may leave them."""
+    size, chance = draw(st.integers(1, 40)), np.random.default_rng(draw(st.integers(0, 2**32)))
+    wild = draw(st.booleans())
+    columns: list[pa.Array] = []
+    for field in COLUMNS:
+        if field.name == "k":
+            values: list[Any] = [("a", "b", "", "ä", None)[place] for place in chance.integers(0, 5, size)]
+        else:
+            pool = [*EDGES[field.name], None]
+            if not wild and field.name in ("n", "w"):
+                pool = [each for each in pool if each is None or abs(each) < 2**62]
+            values = [pool[place] for place in chance.integers(0, len(pool), size)]
+        columns.append(pa.array(values, field.type))
+    return pa.Table.from_arrays(columns, schema=COLUMNS)
+
+
+@given(first=some_rows(), second=some_rows())
+@examples(25)
+def test_the_state_is_that_of_the_rows(spark_of_all: SparkSession, first: pa.Table, second: pa.Table) -> None:
+    operator = RunningAggregate.build(("k",), OF_ALL, InputSpec((), COLUMNS))
+    of_rows = _state_after(operator, [first, second])
+    aggregated = partial_aggregate(operator)
+    of_partials = _state_after(aggregated, [_in_spark(spark_of_all, aggregated, each) for each in (first, second)])
+    if isinstance(of_rows, str) or isinstance(of_partials, str):
+        assert of_rows == of_partials, "a total outgrows its type in both, or in none"
+        return
+    assert of_rows.keys() == of_partials.keys()
+    for key, row in of_rows.items():
+        for name, value in row.items():
+            assert _alike(of_partials[key][name], value), (key, name)
+
+
+def _state_after(operator: RunningAggregate | PartialAggregate, batches: list[pa.Table]) -> Any:
+    state = DictState.of(operator.pipeline)
+    try:
+        for batch in batches:
+            hashes = np.full(batch.num_rows, 7, dtype=np.uint64)
+            operator.on_rows(0, hashes, batch, state, context())
+    except OverflowError as error:
+        return str(error)
+    return {row["k"]: row for row in state.tables[GROUPS].live().to_pylist()}
+
+
+def _in_spark(spark: SparkSession, aggregated: PartialAggregate, rows: pa.Table) -> pa.Table:
+    frame = spark.createDataFrame(rows)
+    own = zip(aggregated.schema.names[1:], aggregated.partials({}), strict=True)
+    found = frame.groupBy("k").agg(*(F.expr(each.sql).alias(name) for name, each in own)).toArrow()
+    return found.cast(aggregated.schema).combine_chunks()
+
+
+def _alike(found: object, wanted: object) -> bool:
+    if isinstance(wanted, float) and isinstance(found, float):
+        return (
+            found == wanted or (math.isnan(found) and math.isnan(wanted)) or math.isclose(found, wanted, rel_tol=1e-9)
+        )
+    return found == wanted
+
+
+@pytest.mark.parametrize(
+    ("columns", "aggregations"),
+    [
+        ({"v": pa.string()}, {"most": agg.max("v")}),
+        ({"v": pa.int64()}, {"values": agg.count_distinct("v")}),
+        ({"v": pa.int64(), "at": pa.int64()}, {"last": agg.last("v", by="at")}),
+    ],
+)
+def test_what_needs_the_rows_gets_them(
+    columns: Mapping[str, pa.DataType], aggregations: dict[str, Aggregation]
+) -> None:
+    schema = pa.schema([("k", pa.string()), *columns.items()])
+    source = InputSpec((), schema)
+    assert not can_be_partial(RunningAggregate.build(("k",), aggregations, source))
+    assert can_be_partial(RunningAggregate.build(("k",), {"rows": agg.count()}, source))
+
+
+TEXT = "SELECT shop, count(*) AS n, sum(amount) AS total, max(amount) AS most FROM rows GROUP BY shop"
+
+
+FEW, ROWS = "Spark aggregates rows for one task", "Spark shuffles rows as they are"
+
+
+@pytest.mark.parametrize(
+    ("text", "few", "said"),
+    [
+        pytest.param(TEXT, 50_000, [FEW, ROWS], id="keys-of-one-task"),
+        pytest.param(TEXT, 0, ["Spark aggregates rows before it shuffles them", ROWS], id="keys"),
+        pytest.param(TEXT.replace("shop,", "").replace(" GROUP BY shop", ""), 50_000, [FEW], id="all-rows"),
+    ],
+)
+def test_a_stream_changes_to_it_and_back(
+    stream: StreamUnderTest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    text: str,
+    few: int,
+    said: list[str],
+) -> None:
+    monkeypatch.setattr(partial_choice, "_ROWS_MIN", 2)
+    monkeypatch.setattr(partial_choice, "_FEW", few)
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    chance = np.random.default_rng(7)
+    epochs = [
+        pa.table({"shop": chance.integers(0, keys, 100), "amount": chance.integers(-1000, 1000, 100)})
+        for keys in [5] * 4 + [100_000] * 8
+    ]
+    for number, rows in enumerate(epochs):
+        drop(folder, number, rows)
+
+    def function(session: SparkSession) -> Stream:
+        reader = session.readStream.schema("shop long, amount long").option("maxFilesPerTrigger", 1)
+        return stream_returned("totals", text, session, {"rows": Stream(reader.parquet(str(folder)))})
+
+    plans: list[str] = []
+    rows_of_batch = EpochQuery.rows_of_batch
+
+    def noted(query: EpochQuery, frame: DataFrame) -> DataFrame:
+        rows = rows_of_batch(query, frame)
+        plans.append(str(rows._jdf.queryExecution().toString()))
+        return rows
+
+    monkeypatch.setattr(EpochQuery, "rows_of_batch", noted)
+    with caplog.at_level(logging.INFO, "dagster_ckpt.runtime.driver.stream_run"):
+        stream.run(function)
+    assert plans
+    assert all("FileScan parquet" in plan for plan in plans[1:]), "Spark reads and aggregates in one go"
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("Spark ")]
+    assert [each.split(" from now on")[0] for each in told] == said
+    counts = [epoch.manifest.statistics.rows_in for epoch in stream.epochs]
+    assert [count for count in counts if count] == [100] * len(epochs)
+    batch = stream.spark.createDataFrame(pa.concat_tables(epochs))
+    batch.createOrReplaceTempView("rows")
+    assert stream.rows() == sorted((row.asDict() for row in stream.spark.sql(text).collect()), key=repr)
+    assert stream.history().verify().whole
