@@ -15,8 +15,10 @@ from dagster_ckpt.operators import RunningAggregate
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, InputSpec, SourceIdentity
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver import partial_choice
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.spark_reader import register_spark_reader
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
@@ -133,6 +135,32 @@ def test_an_epoch_reads_a_limited_number_of_upstream_epochs(chain: Chain) -> Non
     epochs = [info.epoch for info in reversed(chain.up.history().epochs())]
     assert chain.consumed() == [epochs[0], epochs[2], epochs[4], epochs[5]]
     assert by_key(chain.down) == by_key(chain.up)
+
+
+def test_spark_may_aggregate_an_upstreams_rows_before_it_shuffles_them(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partial_choice, "_ROWS_MIN", 1)
+    monkeypatch.setattr(partial_choice, "_BEGINS_AT", 2.0)
+    chain.epochs_max, plans, rows_of_batch = 1, list[str](), EpochQuery.rows_of_batch
+
+    def noted(query: EpochQuery, frame: DataFrame) -> DataFrame:
+        rows = rows_of_batch(query, frame)
+        plans.append(str(rows._jdf.queryExecution().toString()))
+        return rows
+
+    monkeypatch.setattr(EpochQuery, "rows_of_batch", noted)
+
+    def totals(spark: SparkSession) -> Stream:
+        return chain.upstream(spark).key_by("k").aggregate(total=agg.sum("v"), rows=agg.count())
+
+    for values in ([1, 2], [10, 20, 30, 40]):
+        for value in values:
+            chain.drop(*[("a", value), ("b", 1)] * 5)
+        chain.up.run(chain.as_it_is, PATIENT)
+        chain.down.run(totals, PATIENT)
+    assert sum("MicroBatchScan" in plan for plan in plans) >= 3
+    assert chain.down.rows() == [{"k": "a", "rows": 30, "total": 515}, {"k": "b", "rows": 30, "total": 30}]
 
 
 def test_an_aggregate_takes_back_what_the_upstream_changes(chain: Chain) -> None:
