@@ -117,6 +117,12 @@ QUERIES = {
             count(*) OVER (ORDER BY date(o.at) RANGE BETWEEN INTERVAL '1' DAY PRECEDING AND CURRENT ROW) AS n
           FROM orders o WHERE o.buyer = b.buyer) x
         WHERE EXISTS (SELECT 1 FROM orders o WHERE o.buyer = b.buyer LIMIT 2)
+          AND EXISTS (SELECT 1 FROM orders o WHERE upper(o.buyer) = upper(b.buyer) LIMIT 1)
+    """,
+    "rows of which no column is read": """
+        SELECT n, m, (SELECT count(*) FROM orders o WHERE EXISTS (SELECT 1 FROM buyers b WHERE b.score > 2)) AS k FROM
+          (SELECT count(*) AS n FROM (SELECT buyer FROM orders GROUP BY buyer UNION ALL SELECT buyer FROM buyers))
+          FULL JOIN (SELECT count(*) AS m FROM (SELECT 1 FROM orders) FULL JOIN (SELECT 1 FROM buyers) ON true) ON true
     """,
     "a rollup that two steps read": """
         SELECT t.buyer, t.n, b.city FROM (
@@ -331,6 +337,10 @@ def test_a_dataframe_is_a_query_too(stream: StreamUnderTest, spark: SparkSession
         ("SELECT buyer,\n  lag(item) IGNORE NULLS OVER (ORDER BY at) AS s\nFROM orders", "IGNORE NULLS.*, line=2$"),
         (
             "SELECT o.* FROM orders o JOIN LATERAL\n(SELECT * FROM buyers b WHERE b.buyer = o.buyer LIMIT 1)",
+            "which by ORDER BY",
+        ),
+        (
+            "SELECT * FROM orders o WHERE item IN (SELECT score FROM buyers b WHERE b.buyer = o.buyer LIMIT 1)",
             "which by ORDER BY",
         ),
         ("SELECT buyer, item AS _change_type FROM orders", "adds this column itself.*column=_change_type, line=1"),

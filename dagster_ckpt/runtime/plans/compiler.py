@@ -182,18 +182,15 @@ class Compiler:
         parts = [self.part_that_streams(child) for child in each_of(node.children())]
         if all(part.plan is not None for part in parts):
             return Part(catalyst, tuple(output), plan=catalyst.on(node, *[part.plan for part in parts]))
-        names = [f"c{number}" for number in range(len(output))]
-        typed = [
-            part.columns(
-                [catalyst.cast(one, own.dataType()) for one, own in zip(part.output, output, strict=True)], names
-            )
-            for part in parts
-        ]
+        # Rows of which the query reads no column have one by which they are rows.
+        stand = output or [catalyst.alias(catalyst.constant(1), "any").toAttribute()]
+        names = [f"c{number}" for number in range(len(stand))]
+        typed = [part.columns(_as_types(catalyst, part.output, output), names) for part in parts]
         whole = typed[0]
-        with naming_columns(names, output):
+        with naming_columns(names, stand):
             for other in typed[1:]:
                 whole = whole.union(other)
-        return Part(catalyst, tuple(output), stream=whole, attributes=tuple(output))
+        return Part(catalyst, tuple(output), stream=whole, attributes=tuple(stand))
 
     def deduplicated(self, node: Node) -> Part:
         """One row of each key. Which one SQL leaves open: the least by its columns."""
@@ -210,6 +207,12 @@ class Compiler:
                 by = [f"{name} asc" for name in names if name not in keys]
                 made = rows.key_by(*keys).top(1, by=by)
         return Part(catalyst, tuple(output), stream=made, attributes=tuple(output))
+
+
+def _as_types(catalyst: Catalyst, columns: Sequence[Expression], wanted: Sequence[Expression]) -> list[Expression]:
+    """Columns with the types of others; a constant if there are none."""
+    cast = [catalyst.cast(one, each.dataType()) for one, each in zip(columns, wanted, strict=True)]
+    return cast or [catalyst.constant(1)]
 
 
 _MAKERS: Mapping[str, Callable[[Compiler, Node], Part]] = {

@@ -46,7 +46,7 @@ def join_parts(compiler: "Compiler", node: Node) -> Part:
     if not keys[0]:
         keys = [[catalyst.parsed("1")], [catalyst.parsed("1")]]
     if kind in ("LeftSemi", "LeftAnti"):
-        node = catalyst.on(node, left, without_limit(catalyst, right))
+        node = catalyst.on(node, left, without_limit(catalyst, right, right_keys))
     part = _by_keys(compiler, node, _HOW[kind], keys)
     return part if rest is None else part.then(lambda plan, _: catalyst.filtered(rest, plan), part.output)
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.top.top import COUNT_MAX
-from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nodes
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
-from dagster_ckpt.runtime.plans.keys import Key, RowColumns
+from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column
 from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of
 from dagster_ckpt.runtime.plans.parts import Part, types_of
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns
@@ -76,24 +76,30 @@ def _any_rows() -> InvalidPipelineError:
     return InvalidPipelineError("LIMIT without ORDER BY may give any rows: say which by ORDER BY. found=LIMIT")
 
 
-def without_limit(catalyst: Catalyst, node: Node) -> Node:
-    """Of rows of which it matters only whether there are any for a key: without a LIMIT for each key."""
+def without_limit(catalyst: Catalyst, node: Node, keys: Sequence[Expression]) -> Node:
+    """Of rows of which it matters only whether there are any with these keys: without a LIMIT for each such key."""
     kind = catalyst.kind(node)
-    if kind == "LocalLimit" and int(node.limitExpr().value()) > 0:
+    if kind == "LocalLimit" and int(node.limitExpr().value()) > 0 and not keys:
         return node.child()
     if kind == "Project":
-        below = without_limit(catalyst, node.child())
+        below = without_limit(catalyst, node.child(), keys)
         return node if below is node.child() else catalyst.on(node, below)
     if kind != "Filter" or catalyst.kind(node.child()) != "Window":
         return node
     window = node.child()
     calls = _calls_of(catalyst, window)
-    if window.orderSpec().size() or len(calls) != 1:
+    by_keys = _columns_in(catalyst, keys) <= _columns_in(catalyst, list(each_of(window.partitionSpec())))
+    if window.orderSpec().size() or len(calls) != 1 or not by_keys:
         return node
     [number] = calls
     bound = _bound(catalyst, node.condition(), number.toAttribute())
     some = catalyst.kind(node.condition()) == "LessThanOrEqual" and bound is not None and bound > 0
     return window.child() if some else node
+
+
+def _columns_in(catalyst: Catalyst, expressions: Sequence[Expression]) -> set[int]:
+    parts = (part for each in expressions for part in nodes(each))
+    return {column_number(part) for part in parts if is_column(catalyst, part)}
 
 
 def _numbered_rows(catalyst: Catalyst, sort: Node, after: int, upto: int) -> Node:
@@ -114,10 +120,12 @@ def _are_constants(catalyst: Catalyst, project: Node) -> bool:
 def over_partition(compiler: "Compiler", node: Node) -> Part:
     """Functions over a partition as a step."""
     catalyst = compiler.catalyst
+    calls = _calls_of(catalyst, node)
+    if not calls:  # in a LATERAL subquery, if the query reads none of them
+        return compiler.below(node).then(lambda plan, _: plan, tuple(each_of(node.output())))
     rows = _Rows.of(compiler, node)
     if not rows.by:
         rows = rows.in_any_order(catalyst)
-    calls = _calls_of(catalyst, node)
     arguments: list[Expression] = []
     functions: dict[str, Over] = {}
     for number, named in enumerate(calls):
