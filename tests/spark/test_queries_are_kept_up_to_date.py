@@ -192,6 +192,8 @@ QUERIES = {
 
 OF_RANDOM_QUERIES = ("a subquery of one value, chained aggregates", "a full join, null keys")
 """Made of what random queries have too, which `make test` tries."""
+LONG = ("subqueries of one value anywhere", "constants", "a join that never matches")
+"""Of so many steps that each takes as long as ten others."""
 
 SCHEMAS = {
     "orders": pa.schema(
@@ -251,7 +253,7 @@ def streaming(spark: SparkSession, folders: Mapping[str, Path]) -> DataFrame:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.queries if name in OF_RANDOM_QUERIES else ()) for name in QUERIES],
+    [pytest.param(name, marks=pytest.mark.queries if name in (*OF_RANDOM_QUERIES, *LONG) else ()) for name in QUERIES],
 )
 def test_the_table_is_what_the_query_gives_in_batch(
     stream: StreamUnderTest, spark: SparkSession, folders: Mapping[str, Path], name: str
