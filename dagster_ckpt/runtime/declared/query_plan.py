@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame as AnyDataFrame
+from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -72,6 +73,12 @@ def plan_of(frame: AnyDataFrame) -> Any:
     """Spark's analysed plan of a DataFrame that is known to have one."""
     internal: Any = frame
     return internal._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
+
+
+def frame_of(session: SparkSession, plan: Any) -> DataFrame:
+    """A DataFrame of a logical plan."""
+    made = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(session._jsparkSession, plan)  # noqa: SLF001
+    return DataFrame(made, session)
 
 
 def needs_steps(frame: AnyDataFrame) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField
 
-_OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
+OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
 """Expressions that Spark calls deterministic, because they are within one micro-batch."""
 _OF_ANOTHER_TABLE = ("ScalarSubquery", "InSubquery", "Exists")
 """Expressions that read other rows, which may change."""
@@ -57,11 +57,18 @@ def with_columns(rows: "DataFrame", columns: "Mapping[str, str | Column]") -> "D
 
 def stand_in(session: "SparkSession", schema: pa.Schema) -> "DataFrame":
     """No row, with these columns."""
+    internal: Any = session
+    type_ = internal._jsparkSession.parseDataType(to_spark_schema(schema).json())  # noqa: SLF001
+    return without_rows(session, type_)
+
+
+def without_rows(session: "SparkSession", type_: Any) -> "DataFrame":
+    """No row, with the columns of a struct type in the JVM."""
     from pyspark.sql import DataFrame
 
     internal: Any = session  # in Python it would start a job of no tasks
-    own, nothing = internal._jsparkSession, internal._jvm.java.util.ArrayList()  # noqa: SLF001
-    return DataFrame(own.createDataFrame(nothing, own.parseDataType(to_spark_schema(schema).json())), session)
+    nothing = java_class(session, "java.util.ArrayList")()
+    return DataFrame(internal._jsparkSession.createDataFrame(nothing, type_), session)  # noqa: SLF001
 
 
 def text_of_condition(condition: "str | Column") -> str:
@@ -236,7 +243,7 @@ def _check_expression(expression: _Expression, text: str) -> None:
             "others when a row goes than when it came: use the row's values only. "
             f"condition={text}"
         )
-    if not names.isdisjoint(_OF_THE_MOMENT) or not expression.deterministic:
+    if not names.isdisjoint(OF_THE_MOMENT) or not expression.deterministic:
         raise InvalidPipelineError(
             "the upstream table updates and deletes rows, and this condition may say one thing of a row when it comes "
             "and another when it goes: use the row's values only, not the time of day or chance. "

@@ -5,8 +5,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt.runtime.declared.query_plan import each_of, plan_of
-from dagster_ckpt.runtime.spark.jvm import java_class
+from dagster_ckpt.runtime.declared.query_plan import each_of, frame_of, plan_of
+from dagster_ckpt.runtime.declared.row_work import without_rows
+from dagster_ckpt.runtime.spark.jvm import java_class, scala_seq
 
 
 class BatchPlan:
@@ -17,10 +18,8 @@ class BatchPlan:
 
     def __init__(self, rows: DataFrame, work: Callable[[DataFrame], DataFrame]) -> None:
         self._session: SparkSession = rows.sparkSession
-        own: Any = self._session._jsparkSession  # noqa: SLF001  (as all below: Spark exposes plans nowhere else)
         columns: Any = rows
-        nothing = java_class(self._session, "java.util.ArrayList")()
-        stand_in = DataFrame(own.createDataFrame(nothing, columns._jdf.schema()), self._session)  # noqa: SLF001
+        stand_in = without_rows(self._session, columns._jdf.schema())  # noqa: SLF001  (as it is in the JVM)
         self._leaf: Any = plan_of(stand_in)
         self._nodes: list[Any] = []  # from below
         node = plan_of(work(stand_in))
@@ -30,21 +29,16 @@ class BatchPlan:
 
     def on(self, rows: DataFrame) -> DataFrame:
         """What comes of these rows; they have the columns of those it was made of."""
-        own: Any = self._session._jsparkSession  # noqa: SLF001
         plan = self._as_leaf(plan_of(rows))
         for node in self._nodes:
-            plan = node.withNewChildren(self._seq([plan]))
-        worked = java_class(self._session, "org.apache.spark.sql.classic.Dataset").ofRows(own, plan)
-        return DataFrame(worked, self._session)
+            plan = node.withNewChildren(scala_seq(self._session, [plan]))
+        return frame_of(self._session, plan)
 
     def _as_leaf(self, plan: Any) -> Any:
         """The plan with the columns of the stand-in, which have its numbers."""
         alias = java_class(self._session, "org.apache.spark.sql.catalyst.expressions.Alias")
         project = java_class(self._session, "org.apache.spark.sql.catalyst.plans.logical.Project")
-        none, nothing = java_class(self._session, "scala.Option").empty(), self._seq([])
+        none, nothing = java_class(self._session, "scala.Option").empty(), scala_seq(self._session, [])
         pairs = zip(each_of(plan.output()), each_of(self._leaf.output()), strict=True)
         columns = [alias(ours, wanted.name(), wanted.exprId(), nothing, none, nothing) for ours, wanted in pairs]
-        return project(self._seq(columns), plan)
-
-    def _seq(self, values: list[Any]) -> Any:
-        return java_class(self._session, "org.apache.spark.api.python.PythonUtils").toSeq(values)
+        return project(scala_seq(self._session, columns), plan)

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from dagster_ckpt.runtime.declared.query_plan import frame_of
 from dagster_ckpt.runtime.lag.source_lags import QueryView
-from dagster_ckpt.runtime.spark.jvm import java_class
 
 Work = Callable[[DataFrame, int], None]
 
@@ -99,9 +99,7 @@ class EpochQuery:
         session.conf.set(_CHECKED, "false")  # the query was checked as it started; this is a batch with its plan
         written = query._jsq.streamingQuery().lastExecution().analyzed()  # noqa: SLF001  (Spark exposes it nowhere else)
         rows = written.children().head()
-        datasets = java_class(session, "org.apache.spark.sql.classic.Dataset")
-        of_rows = datasets.ofRows(session._jsparkSession, rows)  # noqa: SLF001
-        return DataFrame(of_rows, session)
+        return frame_of(session, rows)
 
     def ping(self) -> None:
         """Return once Spark answers for the query, or is known to be gone."""

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of, nodes, plan_of
+from dagster_ckpt.runtime.declared.query_plan import each_of, frame_of, kind_of, nodes, plan_of
+from dagster_ckpt.runtime.spark.jvm import java_class, scala_seq
 
 Node = Any
 """A node of a logical plan, in the JVM."""
@@ -46,7 +47,8 @@ _REWRITES = frozenset(
 """The optimizer's batches that leave a plan relational algebra. The whole optimizer refuses plans that stream."""
 _SKIPPED = ("EliminateLimits", "PruneFilters")
 """Rules that take the source away from below what never has a row, such as WHERE false."""
-_PLANS = "org.apache.spark.sql.catalyst.plans.logical"
+_SQL = "org.apache.spark.sql"
+_PLANS = f"{_SQL}.catalyst.plans.logical"
 _CONSTANT = ("LocalRelation", "OneRowRelation", "Range")
 """Leaves of a plan that are the same whenever they are read."""
 _CONSTANTS_MAX = 10_000
@@ -54,13 +56,13 @@ _CONSTANTS_MAX = 10_000
 
 
 class _Package:
-    """A package of the JVM, or an object with nested classes, whose members are looked up once each."""
+    """A package of the JVM, whose classes are looked up once each."""
 
-    def __init__(self, of: Any) -> None:
-        self._of = of
+    def __init__(self, session: SparkSession, name: str) -> None:
+        self._session, self._package = session, name
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._of, name)
+        found = java_class(self._session, f"{self._package}.{name}")
         setattr(self, name, found)
         return found
 
@@ -68,7 +70,7 @@ class _Package:
         """A `case object`, or the companion of a class."""
         held = f"${name}"
         if held not in vars(self):
-            setattr(self, held, getattr(getattr(self._of, f"{name}$"), "MODULE$"))
+            setattr(self, held, getattr(java_class(self._session, f"{self._package}.{name}$"), "MODULE$"))
         return vars(self)[held]
 
 
@@ -77,24 +79,24 @@ class Catalyst:
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        jvm: Any = session._jvm
         own: Any = session._jsparkSession
-        self._jvm, self._own, self._state = jvm, own, own.sessionState()
-        sql = jvm.org.apache.spark.sql
-        catalyst = sql.catalyst
-        self.expressions, self.logical = _Package(catalyst.expressions), _Package(catalyst.plans.logical)
-        self._planning, self._plans = _Package(catalyst.planning), _Package(catalyst.plans)
-        self._rules = _Package(catalyst.optimizer)
-        self._aggregates, self._types = _Package(catalyst.expressions.aggregate), _Package(sql.types)
-        self._to_seq, self._some = jvm.PythonUtils.toSeq, jvm.scala.Some
-        self._nil, self._none = self.seq(()), jvm.scala.Option.empty()
-        self._new_id, self._frame_of = self.expressions.NamedExpression.newExprId, sql.classic.Dataset.ofRows
+        self._own, self._state = own, own.sessionState()
+
+        def package(name: str) -> _Package:
+            return _Package(session, f"{_SQL}.{name}")
+
+        self.expressions, self.logical = package("catalyst.expressions"), package("catalyst.plans.logical")
+        self._planning, self._plans = package("catalyst.planning"), package("catalyst.plans")
+        self._rules = package("catalyst.optimizer")
+        self._aggregates, self._types = package("catalyst.expressions.aggregate"), package("types")
+        self._some, self._none = java_class(session, "scala.Some"), java_class(session, "scala.Option").empty()
+        self._nil, self._new_id = self.seq(()), self.expressions.NamedExpression.newExprId
 
     # Reading
 
     def seq(self, items: Iterable[Any]) -> Any:
         """A sequence of Scala's."""
-        return self._to_seq(list(items))
+        return scala_seq(self.session, items)
 
     @staticmethod
     def kind(node: Node | Expression) -> str:
@@ -227,22 +229,18 @@ class Catalyst:
         return self.array_of(made, node.schema())
 
     def _rows_of(self, node: Node) -> Any:
-        return self._frame_of(self._own, node).queryExecution().executedPlan().executeCollect()
+        return frame_of(self.session, node)._jdf.queryExecution().executedPlan().executeCollect()
 
     def is_empty(self, node: Node) -> bool:
         """Whether the node is no row, as what stands for the changes of a step."""
         return self.kind(node) == "LocalRelation" and bool(node.data().isEmpty())
-
-    def is_within(self, expression: Expression, node: Node) -> bool:
-        """Whether the expression reads columns of this plan alone."""
-        return bool(expression.references().subsetOf(node.outputSet()))
 
     # Building
 
     def frame(self, plan: Node) -> DataFrame:
         """A DataFrame of a resolved plan, which is neither analysed nor checked again."""
         plan.setAnalyzed()
-        return DataFrame(self._frame_of(self._own, plan), self.session)
+        return frame_of(self.session, plan)
 
     def stand_in(self, frame: DataFrame) -> tuple[DataFrame, int]:
         """A DataFrame of these columns without a row, which streams; and the number by which `number_of` knows it."""
@@ -266,6 +264,10 @@ class Catalyst:
         else:
             number, metadata = like.exprId(), self._some(like.metadata())
         return self.expressions.Alias(expression, name, number, self._nil, metadata, self._nil)
+
+    def standing_for(self, values: Iterable[Expression], attributes: Iterable[Expression]) -> list[Expression]:
+        """Values under the names and the ids of attributes."""
+        return [self.alias(one, str(each.name()), each) for one, each in zip(values, attributes, strict=True)]
 
     def parsed(self, sql: str) -> Expression:
         """An expression without columns."""
@@ -322,7 +324,7 @@ class Catalyst:
 
     def array_of(self, values: Any, type_: Any) -> Expression:
         """An array of values of this type as Spark has them, a sequence of Scala's or an array of Java's."""
-        data = self._jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(values)
+        data = java_class(self.session, f"{_SQL}.catalyst.util.GenericArrayData")(values)
         return self.expressions.Literal(data, self._types.ArrayType(type_, True))
 
     def text(self, value: str) -> Expression:
@@ -339,13 +341,17 @@ class Catalyst:
 
     def numbered(self, order: Sequence[Expression], child: Node) -> Node:
         """The rows with their number in an order."""
-        frame = self.expressions.single("RowFrame")
-        first = self.expressions.single("UnboundedPreceding")
-        current = self.expressions.single("CurrentRow")
-        within = self.expressions.SpecifiedWindowFrame(frame, first, current)
-        spec = self.expressions.WindowSpecDefinition(self._nil, self.seq(order), within)
-        number = self.alias(self.expressions.WindowExpression(self.expressions.RowNumber(), spec), "number")
-        return self.logical.Window(self.seq([number]), self._nil, self.seq(order), child, self._none)
+        number = self._over_rows(self.expressions.RowNumber(), [], order, "CurrentRow")
+        return self.window([number], [], order, child)
+
+    def _over_rows(
+        self, function: Expression, keys: Sequence[Expression], order: Sequence[Expression], last: str
+    ) -> Expression:
+        """A function over the rows of a partition from the first on, up to `last`, as the column `number`."""
+        frame, first = self.expressions.single("RowFrame"), self.expressions.single("UnboundedPreceding")
+        within = self.expressions.SpecifiedWindowFrame(frame, first, self.expressions.single(last))
+        spec = self.expressions.WindowSpecDefinition(self.seq(keys), self.seq(order), within)
+        return self.alias(self.expressions.WindowExpression(function, spec), "number")
 
     def null_of(self, type_: Any) -> Expression:
         return self.expressions.Literal.create(None, type_)
@@ -391,17 +397,17 @@ class Catalyst:
     def distinct(self, expressions: Sequence[Expression], child: Node) -> tuple[Node, list[Expression]]:
         """The distinct values of attributes, and what stands for these in the result."""
         named = [self.alias(each, str(each.name())) for each in expressions]
-        plan = self.logical.Aggregate(self.seq(expressions), self.seq(named), child, self._none)
-        return plan, [each.toAttribute() for each in named]
+        return self.aggregate(expressions, named, child), [each.toAttribute() for each in named]
 
     def deduplicated(self, child: Node) -> Node:
         """The distinct rows of a plan, under the same ids."""
-        return self.logical.Aggregate(child.output(), child.output(), child, self._none)
+        output = list(each_of(child.output()))
+        return self.aggregate(output, output, child)
 
     def groups(self, keys: Sequence[Expression], calls: Sequence[Expression], child: Node) -> Node:
         """An aggregate that has just its keys and the results of its calls, under new ids."""
         named = [*(self.alias(each, "k") for each in keys), *(self.alias(each, "a") for each in calls)]
-        return self.logical.Aggregate(self.seq(keys), self.seq(named), child, self._none)
+        return self.aggregate(keys, named, child)
 
     def aggregate(self, keys: Sequence[Expression], columns: Sequence[Expression], child: Node) -> Node:
         return self.logical.Aggregate(self.seq(keys), self.seq(columns), child, self._none)
@@ -438,20 +444,15 @@ class Catalyst:
 
     def with_count(self, keys: Sequence[Expression], child: Node) -> tuple[Expression, Node]:
         """The number of rows with the same keys, and the plan with it beside each row."""
-        frame = self.expressions.single("RowFrame")
-        first, last = (self.expressions.single(f"Unbounded{end}") for end in ("Preceding", "Following"))
-        within = self.expressions.SpecifiedWindowFrame(frame, first, last)
-        spec = self.expressions.WindowSpecDefinition(self.seq(keys), self._nil, within)
-        count = self.alias(self.expressions.WindowExpression(self.count_of(self.parsed("1")), spec), "number")
+        count = self._over_rows(self.count_of(self.parsed("1")), keys, [], "UnboundedFollowing")
         return count.toAttribute(), self.window([count], keys, [], child)
 
     def counted(self, value: Expression, child: Node) -> tuple[Expression, Expression, Node]:
         """The number of rows, that of rows with a value, and the plan with the one row of both."""
         one = self.parsed("1")
         names = [self.alias(self.count_of(each), "n") for each in (one, value)]
-        plan = self.logical.Aggregate(self._nil, self.seq(names), child, self._none)
         rows, known = (each.toAttribute() for each in names)
-        return rows, known, plan
+        return rows, known, self.aggregate([], names, child)
 
     def count_of(self, value: Expression) -> Expression:
         """The number of rows with a value, as a function of an aggregate or a window."""

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nodes
+from dagster_ckpt.runtime.declared.row_work import OF_THE_MOMENT
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.constants import constants, one_row
@@ -35,8 +36,6 @@ _UNCHANGED = (
     "Sort",
 )
 """Nodes that change no row: a table has no order, and steps have partitions of their own."""
-_OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
-
 
 NO_TABLES: Mapping[str, Stream | DataFrame] = {}
 
@@ -83,7 +82,7 @@ def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
     # Asked of the plan as it was written: the optimizer makes a constant of the time of day.
     for node in catalyst.with_subqueries(plan):
         for each in catalyst.expressions_of(node):
-            if catalyst.kind(each) in _OF_THE_MOMENT:
+            if catalyst.kind(each) in OF_THE_MOMENT:
                 with located(catalyst, each):
                     raise InvalidPipelineError(
                         "each row would have to change as time goes by: compare columns, or have the time of day in a "
@@ -135,8 +134,7 @@ class Compiler:
             part = make(node)
             self._steps.append((node, part))
             return part
-        pairs = zip(same.output, own, strict=True)
-        named = [catalyst.alias(one, str(each.name()), each) for one, each in pairs]
+        named = catalyst.standing_for(same.output, own)
         return same.then(lambda plan, beside: catalyst.project([*named, *beside], plan), own)
 
     def below(self, node: Node) -> Part:

@@ -28,8 +28,7 @@ def aggregated(compiler: "Compiler", node: Node) -> Part:
     groups = catalyst.groups(grouping, calls, below)
     part = compiler.once(groups, lambda _: _groups(compiler, groups, grouping, calls, below))
     wanted = [*grouping, *(call.resultAttribute() for call in calls)]
-    pairs = zip(part.output, wanted, strict=True)
-    named = [catalyst.alias(one, str(each.name()), each) for one, each in pairs]
+    named = catalyst.standing_for(part.output, wanted)
     part = part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), wanted)
     output = tuple(each_of(node.output()))
     return part.then(lambda plan, beside: catalyst.project([*results, *beside], plan), output)
@@ -53,7 +52,7 @@ def _groups(
     rest = iter(results)
     values = [*keys.values(), *(one.made.value([next(rest) for _ in one.aggregations]) for one in called)]
     cast = [catalyst.cast(one, each.dataType()) for one, each in zip(values, output, strict=True)]
-    named = [catalyst.alias(one, str(each.name()), each) for one, each in zip(cast, output, strict=True)]
+    named = catalyst.standing_for(cast, output)
     part = Part(catalyst, (), stream=made, attributes=(*keys.attributes, *results))
     return part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), output)
 

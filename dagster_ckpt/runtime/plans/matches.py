@@ -61,10 +61,8 @@ def _by_matches(catalyst: Catalyst, side: Node, pairs: Node, *, matched: bool) -
     repeated = catalyst.generated(expressions.Explode(often), [catalyst.alias(yes, "once").toAttribute()], kept)
     # A column of a step may be null where that of the query cannot. Two readers of this have to have the same type.
     values = [catalyst.cast(one, each.dataType()) for one, each in zip(columns, own, strict=True)]
-    pairs_of = list(zip(values, own, strict=True))
-    known = [one if each.nullable() else expressions.KnownNotNull(one) for one, each in pairs_of]
-    named = [catalyst.alias(one, str(each.name()), each) for one, each in zip(known, own, strict=True)]
-    return catalyst.project(named, repeated)
+    known = [one if each.nullable() else expressions.KnownNotNull(one) for one, each in zip(values, own, strict=True)]
+    return catalyst.project(catalyst.standing_for(known, own), repeated)
 
 
 def _counted(

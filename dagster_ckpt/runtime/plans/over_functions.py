@@ -113,7 +113,7 @@ def _default(catalyst: Catalyst, default: Expression, call: Expression) -> objec
 
 def _check_distances(catalyst: Catalyst, call: Expression, frame: Expression) -> None:
     """Distances are in the unit in which the engine measures values of the order."""
-    distances = [each for each in (frame.lower(), frame.upper()) if catalyst.kind(each) not in _NO_DISTANCES]
+    distances = _distances(catalyst, frame)
     for order in each_of(call.windowSpec().orderSpec()) if distances else ():
         fits = _DISTANCES.get(catalyst.kind(order.child().dataType()), ())
         if not all(catalyst.kind(each.dataType()) in fits for each in distances):
@@ -127,8 +127,13 @@ def _check_distances(catalyst: Catalyst, call: Expression, frame: Expression) ->
 def _is_of_days(catalyst: Catalyst, call: Expression, frame: Expression) -> bool:
     """Whether a distance between dates is an interval, of which Spark takes whole days."""
     types = {catalyst.kind(each.child().dataType()) for each in each_of(call.windowSpec().orderSpec())}
-    distances = [each for each in (frame.lower(), frame.upper()) if catalyst.kind(each) not in _NO_DISTANCES]
-    return "DateType" in types and any(catalyst.kind(each.dataType()) == "DayTimeIntervalType" for each in distances)
+    kinds = {catalyst.kind(each.dataType()) for each in _distances(catalyst, frame)}
+    return "DateType" in types and "DayTimeIntervalType" in kinds
+
+
+def _distances(catalyst: Catalyst, frame: Expression) -> list[Expression]:
+    """The bounds of a frame that are so far from the row."""
+    return [each for each in (frame.lower(), frame.upper()) if catalyst.kind(each) not in _NO_DISTANCES]
 
 
 def _refused(call: Expression, what: str) -> InvalidPipelineError:

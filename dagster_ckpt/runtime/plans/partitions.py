@@ -141,10 +141,8 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
         types = types_of(made, len(calls))
     results = [catalyst.attribute(str(each.name()), type_) for each, type_ in zip(calls, types, strict=True)]
     stand = [*rows.columns.attributes, *[catalyst.alias(each, "v").toAttribute() for each in arguments]]
-    own = [
-        catalyst.alias(catalyst.cast(one, each.dataType()), str(each.name()), each.toAttribute())
-        for one, each in zip(results, calls, strict=True)
-    ]
+    cast = [catalyst.cast(one, each.dataType()) for one, each in zip(results, calls, strict=True)]
+    own = catalyst.standing_for(cast, [each.toAttribute() for each in calls])
     part = Part(catalyst, (), stream=made, attributes=(*stand, *results))
     return part.then(
         lambda plan, beside: catalyst.project([*rows.output, *own, *beside], plan), tuple(each_of(node.output()))

@@ -55,7 +55,7 @@ class Part:
             given = list(each_of(plan.output()))
             beside = [each for each in given if str(each.name()) == CHANGE_TYPE]
             values = [each for each in given if str(each.name()) != CHANGE_TYPE]
-            stand = [catalyst.alias(one, each.name(), each) for one, each in zip(values, self.attributes, strict=True)]
+            stand = catalyst.standing_for(values, self.attributes)
             below = self.work(catalyst.project([*stand, *beside], plan), beside)
             aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
             return catalyst.frame(catalyst.project([*aliases, *beside], below))

@@ -117,8 +117,6 @@ def of_single_join(catalyst: Catalyst, node: Node, ours: Sequence[Expression], t
     left, right = each_of(node.children())
     rows, counted = catalyst.with_count(theirs, right)
     pairs = catalyst.joined(left, counted, "LeftOuter", catalyst.all_equal(ours, theirs))
-    values = [
-        catalyst.alias(catalyst.unless_several(rows, each, _SEVERAL), str(each.name()), each)
-        for each in each_of(right.output())
-    ]
+    theirs_now = list(each_of(right.output()))
+    values = catalyst.standing_for([catalyst.unless_several(rows, each, _SEVERAL) for each in theirs_now], theirs_now)
     return catalyst.project([*each_of(left.output()), *values], pairs)

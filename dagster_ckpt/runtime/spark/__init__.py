@@ -2,7 +2,7 @@
 
 Reading order
 
-    jvm                      classes of Spark's JVM
+    jvm                      classes of Spark's JVM, and sequences of Scala's
     session                  the settings that a stream needs
     no_max_file_age_session  the session that a streaming asset's function is given
     class_archive            an archive of the classes that Spark's JVM loads

@@ -1,5 +1,6 @@
-"""Classes of Spark's JVM, by their full names."""
+"""Classes of Spark's JVM, by their full names, and sequences of Scala's."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -12,3 +13,8 @@ def java_class(session: SparkSession, name: str) -> Any:
     none, the JVM searches all of Spark's jars.
     """
     return getattr(session._jvm, name)  # noqa: SLF001  (Spark exposes it nowhere else)
+
+
+def scala_seq(session: SparkSession, items: Iterable[Any]) -> Any:
+    """A sequence of Scala's."""
+    return java_class(session, "org.apache.spark.api.python.PythonUtils").toSeq(list(items))
