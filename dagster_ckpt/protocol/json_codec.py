@@ -129,6 +129,20 @@ COUNT = Codec(_count)
 BOOLEAN: Codec[bool] = Codec(partial(_expect, bool))
 
 
+def texts(decode: Callable[[list[str]], list[T]], encode: Callable[[list[T]], list[str]]) -> Codec[T]:
+    """Values that are written as texts, by functions of many at once."""
+
+    def decode_one(value: Json) -> T:
+        [decoded] = decode([_expect(str, value)])
+        return decoded
+
+    def encode_one(value: T) -> Json:
+        [encoded] = encode([value])
+        return encoded
+
+    return Codec(decode_one, encode_one, decode, encode)
+
+
 def member(kind: type[Member]) -> Codec[Member]:
     """A member of an enumeration, by its value. A value unknown to this release comes from a newer one."""
 

@@ -31,6 +31,7 @@ from dagster_ckpt.protocol.json_codec import (
     optional,
     pair,
     sequence,
+    texts,
 )
 from dagster_ckpt.protocol.manifest.manifest import (
     Ancestor,
@@ -73,17 +74,8 @@ def _path(value: Json) -> str:
     return value
 
 
-def _encode_hash(value: int) -> str:
-    return f"{value:016x}"
-
-
-def _hash(value: Json) -> int:
-    if type(value) is not str or len(value) != 16:
-        raise ValueError(f"expected 16 hexadecimal digits, found {value!r}")
-    return int(value, 16)
-
-
 _DIGITS = 16
+"""Of a hash. There may be thousands of hashes, which are written and read at once."""
 
 
 def _encode_hashes(values: list[int]) -> list[str]:
@@ -92,11 +84,13 @@ def _encode_hashes(values: list[int]) -> list[str]:
 
 
 def _hashes(texts: list[str]) -> list[int]:
-    if set(map(len, texts)) - {_DIGITS}:
-        raise ValueError("expected 16 hexadecimal digits")
-    data = bytes.fromhex("".join(texts))
-    if 2 * len(data) != _DIGITS * len(texts):  # it skips white space
-        raise ValueError("expected hexadecimal digits, found white space")
+    wrong = next((text for text in texts if len(text) != _DIGITS or not text.isalnum()), None)
+    if wrong is not None:
+        raise ValueError(f"expected {_DIGITS} hexadecimal digits, found {wrong!r}")
+    try:
+        data = bytes.fromhex("".join(texts))
+    except ValueError:
+        return [int(text, 16) for text in texts]  # its error says which text is none
     values: list[int] = np.frombuffer(data, dtype=">u8").tolist()
     return values
 
@@ -107,20 +101,11 @@ def _encode_ranges(values: list[HashRange]) -> list[str]:
 
 
 def _ranges(texts: list[str]) -> list[HashRange]:
-    if any(len(text) != 2 * _DIGITS + 1 or text[_DIGITS] != "-" for text in texts):
-        raise ValueError("expected two hashes")
+    wrong = next((text for text in texts if len(text) != 2 * _DIGITS + 1 or text[_DIGITS] != "-"), None)
+    if wrong is not None:
+        raise ValueError(f"expected two hashes, found {wrong!r}")
     least, greatest = _hashes([text[:_DIGITS] for text in texts]), _hashes([text[_DIGITS + 1 :] for text in texts])
     return list(map(HashRange, least, greatest))
-
-
-def _encode_range(value: HashRange) -> str:
-    return f"{value.lo:016x}-{value.hi:016x}"
-
-
-def _range(value: Json) -> HashRange:
-    if type(value) is not str or len(value) != 33:
-        raise ValueError(f"expected two hashes, found {value!r}")
-    return HashRange(int(value[:16], 16), int(value[17:], 16))
 
 
 def _encode_schema(schema: pa.Schema) -> Json:
@@ -155,8 +140,8 @@ def _parameters(value: Json) -> dict[str, object]:
 
 
 PATH = Codec(_path)
-HASH = Codec(_hash, _encode_hash, _hashes, _encode_hashes)
-HASH_RANGE = Codec(_range, _encode_range, _ranges, _encode_ranges)
+HASH: Codec[int] = texts(_hashes, _encode_hashes)
+HASH_RANGE: Codec[HashRange] = texts(_ranges, _encode_ranges)
 SCHEMA = Codec(_schema, _encode_schema)
 TIME_RANGE = Record(TimeRange, {"least_us": WHOLE, "greatest_us": WHOLE}).codec()
 
