@@ -267,8 +267,9 @@ def _pipeline(chain: ManifestChain, shown: Manifest, opening: Opening) -> Pipeli
             f"back, or begin a new one under another name, with an empty table. delivery={shown.stream}"
         )
     change = StepChange.between(before, opening.pipeline, opening.timed_steps)
-    readers = [each.stream for each in read_subscribers(chain)] if change.is_of_rows_alone else []
-    if change.can_restart and (opening.restart_steps or (change.is_of_rows_alone and not readers)):
+    by_itself = not opening.restart_steps and change.is_of_rows_alone
+    readers = [each.stream for each in read_subscribers(chain)] if by_itself else []
+    if (opening.restart_steps and change.can_restart) or (by_itself and not readers):
         _log.warning("the stream's steps have changed. %s. stream=%s", change.text(), shown.stream)
         return before
     stops = f"what reads the stream would have to begin again: {', '.join(sorted(readers))}; " if readers else ""
