@@ -20,7 +20,8 @@ from dagster_ckpt.operators.operator import NONE_LATE, Around, Changes, EpochCon
 from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.accumulators.extremes import Extreme
-from dagster_ckpt.operators.shared.accumulators.partials import Partial, PartialAccumulator, has_fixed_width
+from dagster_ckpt.operators.shared.accumulators.partials import Partial, PartialAccumulator
+from dagster_ckpt.operators.shared.accumulators.value_order import has_fixed_width
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
@@ -63,15 +64,13 @@ class PartialAggregate(Around):
             hashes, rows = hashes[some], rows.take(pa.array(some))
         if len(hashes) == 0:
             return NONE_LATE
-        columns = iter([flat(rows.column(_name(number))) for number in range(len(self.partials({})))])
+        columns = map(flat, rows.columns[len(self.pipeline.keys) :])
         fresh: dict[str, pa.Array] = {}
         for one in self._accumulators:
             own = tuple(next(columns) for _ in one.partials(str))
             names = [field.name for field in one.fields]
             fresh |= zip(names, one.of_partials(own, len(hashes)), strict=True)
-        inner_keys = self.aggregate.pipeline.keys
-        keys = rows.select(list(self.pipeline.keys)) if self.pipeline.keys else _no_key(inner_keys, len(hashes))
-        self.aggregate.merge(hashes, keys, fresh, state, context)
+        self.aggregate.merge(hashes, self._keys_of(rows), fresh, state, context)
         return NONE_LATE
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
@@ -83,13 +82,19 @@ class PartialAggregate(Around):
     def table(self, state_rows: pa.Table) -> pa.Table:
         return self.inner.table(state_rows)
 
+    def _keys_of(self, rows: pa.Table) -> pa.Table:
+        if self.pipeline.keys:
+            return rows.select(list(self.pipeline.keys))
+        return pa.table({GROUP: pa.nulls(rows.num_rows, pa.bool_())})  # the one group of all rows
+
     @property
     def _accumulators(self) -> list[PartialAccumulator]:
         return [one for one in self.aggregate.grouped.accumulators if isinstance(one, PartialAccumulator)]
 
 
-def partial_aggregate(operator: Operator) -> PartialAggregate:
+def partial_aggregate(operator: Operator | AppendOnly) -> PartialAggregate:
     """The operator over partial aggregates, of one that `can_be_partial`."""
+    assert not isinstance(operator, AppendOnly), "what only appends aggregates nothing"
     assert can_be_partial(operator), "all that the operator does with rows can be done with partial aggregates"
     return PartialAggregate(operator.pipeline, operator, _aggregate_in(operator))
 
@@ -109,13 +114,10 @@ def _aggregate_in(operator: Operator | AppendOnly) -> Any:
 
 
 def _is_partial(one: object) -> bool:
-    return isinstance(one, PartialAccumulator) and not (isinstance(one, Extreme) and not has_fixed_width(one.type))
+    if isinstance(one, Extreme):
+        return has_fixed_width(one.type)  # else Spark cannot update it in place, and sorts the rows
+    return isinstance(one, PartialAccumulator)
 
 
 def _name(number: int) -> str:
     return f"_partial_{number}"
-
-
-def _no_key(keys: tuple[str, ...], rows: int) -> pa.Table:
-    assert keys == (GROUP,), "the one group of all rows"
-    return pa.table({GROUP: pa.nulls(rows, pa.bool_())})

@@ -197,10 +197,9 @@ class ShardWork:
             for number, hashes, rows in rows_by_input(chunk, schemas):
                 shards = self.assignment.shards_in(hashes)
                 self._check_shards(shards, context)
-                its_shards = (shards - np.uint16(context.shards[0])).astype(np.int64)
-                by_shard = np.bincount(its_shards, minlength=len(rows_in))
-                if partial:  # the stream counts rows, not groups; sums of doubles are exact up to 2**53
-                    by_shard = np.bincount(its_shards, partial.rows_in(rows), len(rows_in)).astype(np.int64)
+                # The stream counts rows, not groups. Sums of doubles are exact up to 2**53.
+                counts = partial.rows_in(rows) if partial else None
+                by_shard = np.bincount(shards - np.uint16(context.shards[0]), counts, len(rows_in)).astype(np.int64)
                 if self._inputs[number] is None:
                     from_steps += by_shard
                 else:  # the stream counts the rows that come from outside

@@ -10,7 +10,6 @@ from typing import Protocol, runtime_checkable
 import pyarrow as pa
 
 from dagster_ckpt.operators.shared.accumulators.accumulator import Accumulator
-from dagster_ckpt.operators.shared.accumulators.value_order import is_whole
 
 SqlName = Callable[[str], str]
 """The name of an input's column in the SQL."""
@@ -35,9 +34,3 @@ class PartialAccumulator(Accumulator, Protocol):
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
         """Its state columns, one value per group, from those of `partials`."""
         ...
-
-
-def has_fixed_width(type_: pa.DataType) -> bool:
-    """Whether Spark updates the least or greatest value of this type in place, and need not sort the rows for it."""
-    kinds = pa.types
-    return is_whole(type_) or bool(kinds.is_floating(type_) or kinds.is_boolean(type_) or kinds.is_decimal128(type_))

@@ -37,9 +37,7 @@ class IntegerSum(_Sum):
         values = _integers(rows.columns[self.column])
         furthest = max(int(values.max()), -int(values.min()))
         if furthest * int(rows.sizes.max()) > np.iinfo(np.int64).max:
-            high, _ = _halves(values, rows.starts)
-            if (high != high.astype(np.int32)).any():
-                raise _does_not_fit(self.column, "bigint")
+            self._check(_halves(values, rows.starts)[0])
         return (pa.array(np.add.reduceat(values, rows.starts)),)
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
@@ -52,10 +50,14 @@ class IntegerSum(_Sum):
         return _partial_halves(name(self.column))
 
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
-        high, low = _carried(*(filled(each, 0).to_numpy() for each in columns))
+        high, low = _of_partial_halves(columns)
+        self._check(high)
+        return (pa.array((high << _HALF_BITS) + low),)
+
+    def _check(self, high: Positions) -> None:
+        """Raise `OverflowError` where a total with this upper half is no int64."""
         if (high != high.astype(np.int32)).any():
             raise _does_not_fit(self.column, "bigint")
-        return (pa.array((high << _HALF_BITS) + low),)
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,14 @@ class WideSum:
 
     def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         high, low = (filled(old[name], 0).to_numpy() + new[name].to_numpy() for name in self.names)
-        return pa.array(high + (low >> _HALF_BITS)), pa.array(low & _HALF)
+        high, low = _carried(high, low)
+        return pa.array(high), pa.array(low)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         return _partial_halves(name(self.column))
 
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
-        high, low = _carried(*(filled(each, 0).to_numpy() for each in columns))
+        high, low = _of_partial_halves(columns)
         return pa.array(high), pa.array(low)
 
 
@@ -186,6 +189,11 @@ def _partial_halves(column: str) -> tuple[Partial, ...]:
     whole = f"CAST({column} AS BIGINT)"
     halves = f"sum(shiftright({whole}, {_HALF_BITS}))", f"sum({whole} & {_HALF}L)"
     return tuple(Partial(half, pa.int64()) for half in halves)
+
+
+def _of_partial_halves(columns: tuple[pa.Array, ...]) -> tuple[Positions, Positions]:
+    high, low = (filled(each, 0).to_numpy() for each in columns)
+    return _carried(high, low)
 
 
 def _carried(high: Positions, low: Positions) -> tuple[Positions, Positions]:

@@ -31,10 +31,7 @@ def is_orderable(type_: pa.DataType) -> bool:
     """Whether `ordered` takes columns of this type: all of Spark's except intervals and nested types."""
     kinds = pa.types
     return (
-        is_whole(type_)
-        or kinds.is_floating(type_)
-        or kinds.is_boolean(type_)
-        or kinds.is_decimal128(type_)
+        has_fixed_width(type_)
         or kinds.is_string(type_)
         or kinds.is_large_string(type_)
         or kinds.is_binary(type_)
@@ -47,6 +44,12 @@ def is_comparable(type_: pa.DataType) -> bool:
     if pa.types.is_struct(type_):
         return all(is_comparable(type_.field(index).type) for index in range(type_.num_fields))
     return is_orderable(type_)
+
+
+def has_fixed_width(type_: pa.DataType) -> bool:
+    """Whether the type is orderable, and all its values take as many bytes: a greater one can be put in its place."""
+    kinds = pa.types
+    return is_whole(type_) or bool(kinds.is_floating(type_) or kinds.is_boolean(type_) or kinds.is_decimal128(type_))
 
 
 def ordered(column: pa.Array) -> Ordered:
