@@ -79,6 +79,11 @@ class PartialChoice:
         agreed = len(last) == self._patience and len(set(last)) == 1
         return last[0] if agreed else self.now
 
+    @property
+    def changes(self) -> bool:
+        """Whether that is another thing than now."""
+        return self.next is not self.now
+
     def change(self) -> None:
         """Do what `next` says from now on."""
         self.now = self.next

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -10,9 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.partial_aggregate import PartialAggregate, can_be_partial, partial_aggregate
-from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow
@@ -34,6 +33,17 @@ class CheckedStream:
     stream: Stream
     sources: tuple[Source, ...]
     dataflow: Dataflow
+
+    @cached_property
+    def readers(self) -> Counter[int | None]:
+        """How many inputs read each step."""
+        return Counter(each.step for operator in self.dataflow.operators for each in operator.pipeline.inputs)
+
+    @cached_property
+    def works(self) -> tuple[tuple[ArrowWork, ...] | None, ...]:
+        """What is done with the changes that each step reads, if the tasks of earlier steps can do all of it."""
+        steps = zip(self.stream.steps, self.dataflow.operators, strict=True)
+        return tuple(_works_of(step, operator.pipeline, self.readers) for step, operator in steps)
 
 
 def check_stream(job: StreamJob) -> CheckedStream:
@@ -101,15 +111,14 @@ def _planned(asset: str, running: Stream, plans: Sequence[Any]) -> CheckedStream
 def stages_of(checked: CheckedStream, setup: Callable[[int, Stream], TaskSetup]) -> tuple[Stage, ...]:
     """The steps in Spark's plan; `setup` makes what the tasks of a step get."""
     steps = checked.stream.steps
-    read = _readers(checked)
     return tuple(
         Stage(
             operator.pipeline,
             of_step,
             tuple(map(_frame_of, step.inputs, operator.pipeline.inputs)),
-            shared=read[number] > 1,
-            works=_works_of(step, operator.pipeline, read),
-            partial=_partial_of(operator, of_step),
+            shared=checked.readers[number] > 1,
+            works=checked.works[number],
+            partial=partial_aggregate(operator) if of_step.partial else None,
         )
         for number, (step, operator, of_step) in enumerate(
             zip(steps, checked.dataflow.operators, map(setup, range(len(steps)), steps), strict=True)
@@ -122,23 +131,7 @@ def can_aggregate_before(checked: CheckedStream) -> bool:
 
     That number is a setting for all that is planned with it, so Spark must have nothing else to shuffle or to join.
     """
-    steps, (first, *others) = checked.stream.steps, checked.dataflow.operators
-    read = _readers(checked)
-    return can_be_partial(first) and all(
-        _works_of(step, operator.pipeline, read) is not None for step, operator in zip(steps[1:], others, strict=True)
-    )
-
-
-def _partial_of(operator: Operator | AppendOnly, setup: TaskSetup) -> PartialAggregate | None:
-    if not setup.partial:
-        return None
-    assert not isinstance(operator, AppendOnly), "what only appends aggregates nothing"
-    return partial_aggregate(operator)
-
-
-def _readers(checked: CheckedStream) -> Counter[int | None]:
-    """How many inputs read each step."""
-    return Counter(each.step for operator in checked.dataflow.operators for each in operator.pipeline.inputs)
+    return can_be_partial(checked.dataflow.operators[0]) and all(works is not None for works in checked.works[1:])
 
 
 def _works_of(step: Stream, pipeline: Pipeline, read: Mapping[int | None, int]) -> tuple[ArrowWork, ...] | None:

@@ -336,7 +336,7 @@ class _Run:
             self._emit_if_due(query, driver)
             self._hooks.on_idle()
             end = self._reason_to_end()
-            if end is not None or (self._choice is not None and self._choice.next is not self._choice.now):
+            if end is not None or (self._choice is not None and self._choice.changes):
                 while not query.close(_TICK_S):
                     self._hooks.on_idle()
                 query.raise_failure()
@@ -454,13 +454,11 @@ class _Run:
         shards = self._writer.manifest.shards
         tasks_max = self._job.options.tasks_max or task_slots(self._session)
         keyed, unkeyed = ShardAssignment.keyed(shards, tasks_max), ShardAssignment.unkeyed(shards)
-
         shuffled = Shuffled.ROWS if self._choice is None else self._choice.now
-        one = ShardAssignment.keyed(shards, 1)
 
         def assignment(number: int) -> ShardAssignment:
             if number == 0 and shuffled is Shuffled.FEW_GROUPS:
-                return one
+                return ShardAssignment.keyed(shards, 1)
             return keyed if self._checked.dataflow.operators[number].pipeline.shuffles else unkeyed
 
         def setup(number: int, step: Stream) -> TaskSetup:

@@ -44,6 +44,8 @@ _SESSION = {
     "spark.sql.streaming.fileSource.log.compactInterval": "1000000",
 }
 """Settings of a stream's session that override the user's: none changes a value that a query computes."""
+_SEPARATOR = "\0"
+"""It is in no setting."""
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
 _NO_EMPTY_SHUFFLE = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 """The rule that would leave out the shuffle of a step whose sources have nothing new, and so its shards' tasks."""
@@ -59,10 +61,6 @@ def announce_settings(environ: MutableMapping[str, str]) -> None:
     missing = [f"--conf {name}={value}" for name, value in {**NEEDED, **_FASTER}.items() if name not in given]
     environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*missing, given])
     use_archive(environ)
-
-
-_SEPARATOR = "\0"
-"""It is in no setting."""
 
 
 @contextmanager
