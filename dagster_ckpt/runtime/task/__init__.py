@@ -9,7 +9,7 @@ Reading order
     packed_rows       changes on their way to the next step, as Arrow tables
     kept_steps        the epoch in which changed steps start over
     row_intake        rows in chunks of bounded size
-    ack_rows          one row for each shard: the only result of a task
+    ack_rows          one reply for each shard: the only result of a task
     shard_assignment  which task works on which shards
     worker_engine     the state engine of a worker process
 """
