@@ -47,6 +47,13 @@ class Shape(StrEnum):
     CHAIN = "a chain of three streams"
 
 
+class Suite(StrEnum):
+    """A known benchmark whose queries are kept up to date, by the name that tables show."""
+
+    NEXMARK = "Nexmark"
+    TPCH = "TPC-H"
+
+
 class Table(StrEnum):
     """A step over a table that changes, by the name that tables show."""
 
@@ -155,11 +162,13 @@ class GraphRace:
 
 @dataclass(frozen=True, slots=True)
 class QueryRace:
-    """A query of Nexmark behind so many events: our triggers of `rows` more, Spark's own, and the query in batch.
+    """A query behind a history of so many rows: our triggers of `rows` more, Spark's own, and the query in batch.
 
-    In each of `rounds` either side takes `warm` triggers that do not count, and `counted`; then the batch runs once.
+    Rows are Nexmark's events of all tables, or changes of TPC-H's line items: its other tables have their share. In
+    each of `rounds` either side takes `warm` triggers that do not count, and `counted`; then the batch runs once.
     """
 
+    suite: Suite
     query: str
     history: int
     rows: int
@@ -227,6 +236,7 @@ class Commits:
 
 NEXMARK = tuple(f"q{number}" for number in range(23) if number != 12)
 """The queries that can be kept up to date: all but the one whose meaning is processing time alone."""
+TPCH = tuple(f"{number:02d}" for number in range(1, 23))
 
 Cell = Race | StepRace | GraphRace | QueryRace | TableGrowth | Growth | Alone | Commits
 Plan = Mapping[str, Cell]
@@ -292,8 +302,13 @@ def _table(table: Table, keys: int) -> TableGrowth:
     return TableGrowth(table, keys, group=10, rows=50_000, warm=10, counted=30, fill_rows=500_000)
 
 
-def _query(query: str, history: int) -> QueryRace:
-    return QueryRace(query, history, rows=50_000, rounds=2, warm=3, counted=8, fill_rows=500_000)
+def _nexmark(query: str, history: int) -> QueryRace:
+    return QueryRace(Suite.NEXMARK, query, history, rows=50_000, rounds=2, warm=3, counted=8, fill_rows=500_000)
+
+
+def _tpch(query: str) -> QueryRace:
+    # Scale 1; a trigger changes a thousandth of each table.
+    return QueryRace(Suite.TPCH, query, 6_000_000, rows=6_000, rounds=2, warm=3, counted=8, fill_rows=600_000)
 
 
 def _growth(keys: int) -> Growth:
@@ -325,8 +340,9 @@ FULL: Plan = {
     "graph/200k": _graph(200_000, warm=2, counted=8),
     **{f"tables/{table.name.lower()}-1M": _table(table, 1_000_000) for table in Table},
     **{f"tables/{table.name.lower()}-10M": _table(table, 10_000_000) for table in Table},
-    **{f"nexmark/{query}-1M": _query(query, 1_000_000) for query in NEXMARK},
-    **{f"nexmark/{query}-10M": _query(query, 10_000_000) for query in NEXMARK},
+    **{f"nexmark/{query}-1M": _nexmark(query, 1_000_000) for query in NEXMARK},
+    **{f"nexmark/{query}-10M": _nexmark(query, 10_000_000) for query in NEXMARK},
+    **{f"tpch/{query}": _tpch(query) for query in TPCH},
     "growth/1M": _growth(1_000_000),
     "growth/10M": _growth(10_000_000),
     "growth/100M": _growth(100_000_000),
@@ -356,9 +372,10 @@ QUICK: Plan = {
         for table in (Table.JOIN, Table.TOP)
     },
     **{
-        f"nexmark/{query}-20k": QueryRace(query, 20_000, 5_000, rounds=2, warm=1, counted=2, fill_rows=10_000)
+        f"nexmark/{query}-20k": QueryRace(Suite.NEXMARK, query, 20_000, 5_000, 2, warm=1, counted=2, fill_rows=10_000)
         for query in ("q5", "q18")
     },
+    "tpch/21": QueryRace(Suite.TPCH, "21", 60_000, rows=600, rounds=2, warm=1, counted=2, fill_rows=30_000),
     "growth/100k": Growth(100_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=100_000),
     "growth/1M": Growth(1_000_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=500_000),
     "engine/100k": Alone(100_000, tasks=2, shards=4, rows=10_000, warm=3, counted=10, fill_rows=50_000),

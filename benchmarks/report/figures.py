@@ -165,9 +165,9 @@ class Figures:
     def table(self, cell: str) -> Tabled | None:
         return self._tabled(cell) if cell in self.measured else None
 
-    def queried(self) -> list[Queried]:
-        """The queries, as the plan has them."""
-        return [self._queried(cell) for cell in self.measured if cell.startswith("nexmark/")]
+    def queried(self, part: str) -> list[Queried]:
+        """The queries of `nexmark` or `tpch`, as the plan has them."""
+        return [self._queried(cell) for cell in self.measured if cell.startswith(f"{part}/")]
 
     def query(self, cell: str) -> Queried | None:
         return self._queried(cell) if cell in self.measured else None

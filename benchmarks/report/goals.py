@@ -155,7 +155,7 @@ def _table_slower(table: Table) -> Callable[[Figures], float | None]:
 
 
 def _compile_s(figures: Figures) -> float | None:
-    return max((each.compile_s for each in figures.queried()), default=None)
+    return max((each.compile_s for suite in ("nexmark", "tpch") for each in figures.queried(suite)), default=None)
 
 
 def _query_slower(figures: Figures) -> float | None:
@@ -276,7 +276,7 @@ GOALS = (
         for table in Table
     ),
     Goal(
-        "Nexmark: to compile a query, the slowest of all",
+        "to compile a query of Nexmark or TPC-H, the slowest of all",
         Good.AT_MOST, 2, None, " s", _compile_s,
     ),
     Goal(

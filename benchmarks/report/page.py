@@ -179,7 +179,26 @@ def _tabled(figures: Figures, each: Tabled, first: Tabled) -> list[str]:
 def _nexmark(figures: Figures) -> str:
     head = ["query", "events before", "events a trigger", f"{Name.OURS}, p50", "p95", "state", f"{Name.SPARK}, p50"]
     head = [*head, "times as fast", Name.BATCH, "times as fast", "compiled in, first", "again"]
-    return _table(head, [_queried(figures, each) for each in figures.queried()])
+    return _table(head, [_queried(figures, each) for each in figures.queried("nexmark")])
+
+
+def _tpch(figures: Figures) -> str:
+    head = ["query", f"{Name.OURS}, p50", "p95", "state", Name.BATCH, "times as fast", "compiled in, first", "again"]
+    return _table(head, [_of_changes(figures, each) for each in figures.queried("tpch")])
+
+
+def _of_changes(figures: Figures, each: Queried) -> list[str]:
+    typical = p50(each.ours.seconds)
+    return [
+        _marked(figures, each.cell, f"Q{int(each.settings['query'])}"),
+        duration(typical),
+        duration(p95(each.ours.seconds)),
+        size(each.state_bytes),
+        duration(each.batch_s),
+        times(each.batch_s / typical),
+        duration(each.compile_seconds[0]),
+        duration(p50(each.compile_seconds[1:])),
+    ]
 
 
 def _queried(figures: Figures, each: Queried) -> list[str]:
@@ -308,6 +327,7 @@ _TABLES: dict[str, Callable[[Figures], str]] = {
     "graph": _graph,
     "tables": _tables,
     "nexmark": _nexmark,
+    "tpch": _tpch,
     "growth": _growth,
     "engine": _engine,
     "commit": _commit,

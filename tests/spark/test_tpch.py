@@ -1,6 +1,5 @@
 """TPC-H's queries as streams: after every epoch the table is what Spark gives in batch for the tables as they are."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.tpch.history import OP, VERSION, arrivals, history
-from benchmarks.tpch.queries import QUERIES
+from benchmarks.tpch.queries import QUERIES, tables_of
 from benchmarks.tpch.tables import KEYS
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.declared.changes_from import changes_from
@@ -28,10 +27,6 @@ OPENED = 1
 TINY, SMALL = 0.0005, 0.01
 EACH_KIND = ("13", "22")
 """Queries that together have an outer and an anti join, a subquery of one value, and an aggregate of an aggregate."""
-
-
-def tables_of(query: str) -> list[str]:
-    return [name for name in KEYS if re.search(rf"\b{name}\b", query)]
 
 
 @dataclass(frozen=True)
