@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import isnan
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
@@ -25,18 +26,22 @@ from tests.worlds.queries.texts import queries
 
 WORLDS = 5 if TIMES == 1 else 150 * TIMES
 """`make properties` has TIMES = 20: 3,000 worlds."""
+PARTS = 1 if TIMES == 1 else 2
+"""Each can have a core of its own."""
 OPENED = 1
 """The epoch in which a stream is opened has no rows."""
 
 
-@given(st.data())
+@pytest.mark.parametrize("part", range(PARTS))
+@given(data=st.data())
 @settings(
-    max_examples=WORLDS,
+    max_examples=WORLDS // PARTS,
     derandomize=TIMES == 1,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.large_base_example],
 )
-def test_the_table_is_what_the_query_gives_in_batch(spark: SparkSession, data: st.DataObject) -> None:
+def test_the_table_is_what_the_query_gives_in_batch(spark: SparkSession, part: int, data: st.DataObject) -> None:
+    note(f"part {part}")
     names = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=2, max_size=5, unique=True))
     world = {name: data.draw(tables(name)) for name in names}
     query = data.draw(queries({name: table.columns for name, table in world.items()}))
