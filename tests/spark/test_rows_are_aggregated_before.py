@@ -196,14 +196,14 @@ def test_a_stream_changes_to_it_and_back(
         return stream_returned("totals", text, session, {"rows": Stream(reader.parquet(str(folder)))})
 
     plans: list[str] = []
-    rows_of_batch = EpochQuery.rows_of_batch
+    plan_of_batch = EpochQuery.plan_of_batch
 
-    def noted(query: EpochQuery, frame: DataFrame) -> DataFrame:
-        rows = rows_of_batch(query, frame)
-        plans.append(str(rows._jdf.queryExecution().toString()))
-        return rows
+    def noted(query: EpochQuery, frame: DataFrame) -> Any:
+        plan = plan_of_batch(query, frame)
+        plans.append(str(plan.toString()))
+        return plan
 
-    monkeypatch.setattr(EpochQuery, "rows_of_batch", noted)
+    monkeypatch.setattr(EpochQuery, "plan_of_batch", noted)
     with caplog.at_level(logging.INFO, "dagster_ckpt.runtime.driver.stream_run"):
         stream.run(function)
     assert plans

@@ -26,6 +26,7 @@ from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.query_plan import refuse_unknown_state
 from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
+from dagster_ckpt.runtime.driver.batch_plan import PlannedRows
 from dagster_ckpt.runtime.driver.epoch_job import EpochJob, JobOutcome
 from dagster_ckpt.runtime.driver.job_status import JobProgress
 from dagster_ckpt.runtime.driver.seen_files import refuse_files_read_twice
@@ -92,7 +93,7 @@ class EpochDriver:
         self._last_batch = setup.checkpoint.last_batch
         self._offsets = setup.checkpoint.offsets(self._last_batch)
 
-    def work(self, frame: DataFrame, batch_id: int) -> None:
+    def work(self, frame: DataFrame | PlannedRows, batch_id: int) -> None:
         """Make an epoch from a micro-batch. It is committed when this returns; when this raises, it may not be.
 
         A crash before the commit leaves unreferenced files, a crash after it a committed epoch: the next start resumes
@@ -258,7 +259,9 @@ class EpochDriver:
                 f"batch={batch_id}, expected={self._last_batch + 1}, starts_at={found}, expected_at={self._offsets}"
             )
 
-    def _acks(self, frame: DataFrame, assignments: tuple[ShardAssignment, ...] | None = None) -> tuple[ShardAck, ...]:
+    def _acks(
+        self, frame: DataFrame | PlannedRows, assignments: tuple[ShardAssignment, ...] | None = None
+    ) -> tuple[ShardAck, ...]:
         """Run the tasks; one ACK of each shard, in order. Raises where the coordinator gives the epoch up."""
         setup = self._setup
         assignments = assignments or setup.assignments

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.runtime.declared.query_plan import kind_of
+from dagster_ckpt.runtime.driver.batch_plan import PlannedRows
 from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
 from dagster_ckpt.runtime.task.ack_rows import Reply, decode_reply
 from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder
@@ -58,7 +59,7 @@ class EpochJob:
 
     def __init__(
         self,
-        frame: DataFrame,
+        frame: DataFrame | PlannedRows,
         order: EpochOrder,
         assignment: ShardAssignment,
         replies: Accumulator[list[tuple[Epoch, str]]],
@@ -148,8 +149,10 @@ def reason_of(error: Py4JError | PySparkException) -> str:
     return " ".join(kept)[:_REASON_LENGTH_MAX]
 
 
-def rows_of(frame: DataFrame) -> Any:
+def rows_of(frame: DataFrame | PlannedRows) -> Any:
     """The RDD of the frame. `foreachBatch` hands over one that is made: to collect its frame would plan it again."""
+    if isinstance(frame, PlannedRows):
+        return frame.rdd()
     internal: Any = frame
     execution = internal._jdf.queryExecution()  # noqa: SLF001  (Spark exposes plans nowhere else)
     plan = execution.analyzed()

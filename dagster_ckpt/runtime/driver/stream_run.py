@@ -30,7 +30,7 @@ from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.sources import moves_of, positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.batch_plan import BatchPlan
+from dagster_ckpt.runtime.driver.batch_plan import BatchPlan, PlannedRows
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
 from dagster_ckpt.runtime.driver.partial_choice import PartialChoice, Shuffled, Touch
@@ -480,17 +480,16 @@ class _Run:
         """Whether the steps are planned for each micro-batch, and not once with the query."""
         return any(stage.shared or stage.partial for stage in self._stages)
 
-    def _replies_of(self, frame: DataFrame, query: EpochQuery) -> DataFrame:
+    def _replies_of(self, frame: DataFrame, query: EpochQuery) -> DataFrame | PlannedRows:
         """The replies of the epoch for a micro-batch of the query."""
         if not self._plans_batches:
             return frame
         first = self._stages[0]
         if first.partial is not None:  # in the query's own session, where there is nothing else to shuffle
-            frame.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
-            frame = query.rows_of_batch(frame)
             if self._batch_plan is None:
+                frame.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
                 self._batch_plan = BatchPlan(frame, self._replies_of_rows)
-            return self._batch_plan.on(frame)
+            return self._batch_plan.on(query.plan_of_batch(frame))
         return self._replies_of_rows(frame)
 
     def _replies_of_rows(self, rows: DataFrame) -> DataFrame:

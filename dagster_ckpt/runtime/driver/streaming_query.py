@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from dagster_ckpt.runtime.declared.query_plan import frame_of
 from dagster_ckpt.runtime.lag.source_lags import QueryView
 
 Work = Callable[[DataFrame, int], None]
@@ -20,7 +19,6 @@ Work = Callable[[DataFrame, int], None]
 JVM_IS_GONE = (Py4JError, ConnectionError)
 """What a call into a dead JVM raises. `Py4JError` has other causes too."""
 
-_CHECKED = "spark.sql.streaming.unsupportedOperationCheck"
 _POLL_S = 0.005
 _STOP_S_MAX = 30.0
 
@@ -86,20 +84,17 @@ class EpochQuery:
             finds_data=bool(query.status["isDataAvailable"]),
         )
 
-    def rows_of_batch(self, frame: DataFrame) -> DataFrame:
-        """The rows of `frame`, the micro-batch in progress, as the plan that reads them from the source.
+    def plan_of_batch(self, frame: DataFrame) -> Any:
+        """The physical plan that reads the rows of `frame`, the micro-batch in progress, from the source.
 
-        Spark optimises and compiles it together with what is done with the rows. `frame` itself is what comes out of
-        the query's own plan, row by row. It is returned where that plan is not known yet: before `start` has returned.
+        Spark compiles it together with what is done with the rows. `frame` itself is what comes out of that plan, row
+        by row. Its own plan is returned where the other is not known yet: before `start` has returned.
         """
         query: Any = self._query
         if query is None:
-            return frame
-        session: Any = frame.sparkSession  # the query's own
-        session.conf.set(_CHECKED, "false")  # the query was checked as it started; this is a batch with its plan
-        written = query._jsq.streamingQuery().lastExecution().analyzed()  # noqa: SLF001  (Spark exposes it nowhere else)
-        rows = written.children().head()
-        return frame_of(session, rows)
+            internal: Any = frame
+            return internal._jdf.queryExecution().sparkPlan()  # noqa: SLF001  (Spark exposes it nowhere else)
+        return query._jsq.streamingQuery().lastExecution().sparkPlan()  # noqa: SLF001  (as above)
 
     def ping(self) -> None:
         """Return once Spark answers for the query, or is known to be gone."""
