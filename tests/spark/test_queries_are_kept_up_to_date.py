@@ -46,6 +46,12 @@ QUERIES = {
         SELECT n, count(*) AS buyers FROM (SELECT buyer, count(*) AS n, avg(weight) AS w FROM orders GROUP BY buyer)
         WHERE w >= (SELECT avg(weight) FROM orders) GROUP BY n
     """,
+    "groups beside a subquery of one value": """
+        SELECT buyer, sum(price) / (SELECT sum(price) FROM orders) AS share, (SELECT max(score) FROM buyers) AS most
+        FROM orders GROUP BY buyer
+        UNION ALL SELECT string(item), (SELECT count(*) FROM buyers) + 0.5, 1 FROM (SELECT DISTINCT item FROM orders)
+        UNION ALL SELECT "", count(*) * (SELECT count(*) FROM buyers), 2 FROM orders
+    """,
     "an outer join that asks more than equal keys": """
         SELECT o.buyer, o.item, b.city, b.score FROM orders o
         LEFT JOIN buyers b ON o.buyer = b.buyer AND o.item > 1 AND b.score <= o.item

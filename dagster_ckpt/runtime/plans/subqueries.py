@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.query_plan import each_of, nodes
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.refusals import located, refused
 
@@ -21,7 +21,29 @@ def without_scalar_subqueries(catalyst: Catalyst, node: Node) -> Node:
     if not any(each.isStreaming() for each in each_of(node.subqueries())):
         return node
     with located(catalyst, node):
+        if catalyst.kind(node) == "Aggregate" and (parted := _parted(catalyst, node)) is not None:
+            return without_scalar_subqueries(catalyst, parted)
         return _Hoisted(catalyst, node).made()
+
+
+def _parted(catalyst: Catalyst, node: Node) -> Node | None:
+    """Groups, and above them what is computed of each, where that has a subquery; else None.
+
+    Its value is one for all groups, and no key of theirs: it is joined with the groups, not with the rows.
+    """
+    grouping, calls, results, below = catalyst.aggregate_of(node)
+    if not any(_streams(catalyst, part) for each in results for part in nodes(each)):
+        return None
+    keys = [each.child() if catalyst.kind(each) == "Alias" else each for each in grouping]
+    groups = catalyst.groups(keys, calls, below)
+    wanted = [*grouping, *(call.resultAttribute() for call in calls)]
+    named = catalyst.project(catalyst.standing_for(each_of(groups.output()), wanted), groups)
+    return catalyst.project(results, named)
+
+
+def _streams(catalyst: Catalyst, expression: Expression) -> bool:
+    """Whether it is a subquery of one value, which streams."""
+    return catalyst.kind(expression) == "ScalarSubquery" and bool(expression.plan().isStreaming())
 
 
 class _Hoisted:
@@ -79,7 +101,7 @@ class _Hoisted:
 
     def _value(self, expression: Expression) -> Expression | None:
         """What stands for a subquery; one that is there twice, as a key and a column, is one value."""
-        if self._catalyst.kind(expression) != "ScalarSubquery" or not expression.plan().isStreaming():
+        if not _streams(self._catalyst, expression):
             return None
         for other, value in self._values:
             if other.semanticEquals(expression):
