@@ -71,6 +71,17 @@ def test_every_shard_acks_every_epoch_also_one_without_a_row(stream: StreamUnder
     assert (one.statistics.rows_in, len(one.changes), sum(len(runs) for runs in one.runs["groups"])) == (1, 1, 1)
 
 
+def test_a_filter_skips_no_file_of_minus_zero(stream: StreamUnderTest, inbox: Path) -> None:
+    drop(inbox, 0, pa.table({"k": ["a", "b"], "x": [-0.0, 1.5]}))
+
+    def zeros(spark: SparkSession) -> Stream:
+        rows = spark.readStream.schema("k string, x double").parquet(str(inbox))
+        return Stream(rows.where("x = 0D")).key_by("k").aggregate(rows=agg.count())
+
+    stream.run(zeros)
+    assert stream.rows() == [{"k": "a", "rows": 1}]
+
+
 def nothing(frame: DataFrame) -> DataFrame:
     return frame.where("1 = 0")
 
