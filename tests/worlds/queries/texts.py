@@ -24,6 +24,14 @@ LITERALS = {
     "boolean": ["true", "false"],
     "timestamp": ["TIMESTAMP '2024-01-01 01:00:00'"],
 }
+FRAMES = (
+    None,
+    "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
+    "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING",
+    "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING",
+    "",
+)
+"""Those of a function over a partition; None: the partition as a whole."""
 SUMMED = ("int", "decimal", "double")
 
 
@@ -71,6 +79,9 @@ class Writer:
             self._in_subquery,
             self._scalar_subquery,
             self._beside_itself,
+            self._computed_of_groups,
+            self._in_windows_of_time,
+            self._lateral,
         )
 
     # Relations
@@ -190,8 +201,11 @@ class Writer:
         below = self.query(depth)
         keys = self._some(below.columns, least=0, most=1)
         name, (sql, type_) = self._name(), self._window_call(below.columns)
-        order = self._order(below.columns)
-        function = f"{sql} OVER ({_partition(keys)}ORDER BY {order})"
+        ordered = f"ORDER BY {self._order(below.columns)}"
+        if sql.endswith("(*)") or sql.startswith(("sum(", "max(")):  # of a frame
+            frame = self._one_of(FRAMES)
+            ordered = "" if frame is None else f"{ordered} {frame}"
+        function = f"{sql} OVER ({_partition(keys)}{ordered})"
         return Relation(f"SELECT *, {function} AS {name} FROM {below}", (*below.columns, (name, type_)))
 
     def _in_subquery(self, depth: int) -> Relation:
@@ -226,6 +240,36 @@ class Writer:
         other = again[[each for each, _ in below.columns].index(key)][0]
         text = f"WITH {name} AS {below} SELECT * FROM {name} JOIN (SELECT {renamed} FROM {name}) ON {key} = {other}"
         return Relation(text, (*below.columns, *again))
+
+    def _computed_of_groups(self, depth: int) -> Relation:
+        """Groups by an expression, with what is computed of them and of a subquery of one value."""
+        below, other = self.query(depth), self.query(self._number(0, depth))
+        key, value = self._expression(below.columns), self._one_of(below.columns)[0]
+        total = f"(SELECT count({self._one_of(other.columns)[0]}) FROM {other})"
+        names = [self._name() for _ in range(3)]
+        listed = f"{key[0]} AS {names[0]}, count({value}) + {total} AS {names[1]}, count(*) * 2 AS {names[2]}"
+        having = f" HAVING count(*) < {total}" if self._chance() else ""
+        columns = ((names[0], key[1]), (names[1], "int"), (names[2], "int"))
+        return Relation(f"SELECT {listed} FROM {below} GROUP BY {key[0]}{having}", columns)
+
+    def _in_windows_of_time(self, depth: int) -> Relation:
+        below, times = self.query(depth), "TIMESTAMP '2024-01-01 00:00:00'"
+        of_time = [name for name, type_ in below.columns if type_ == "timestamp"]
+        time = self._one_of(of_time) if of_time else f"CASE WHEN {self._condition(below.columns)} THEN {times} END"
+        size = self._one_of(["'2 hours'", "'2 hours', '1 hour'"])
+        name, start, (sql, type_) = self._name(), self._name(), self._call(below.columns)
+        rows = f"SELECT *, {time} AS at FROM {below}"
+        text = f"SELECT window.start AS {start}, {sql} AS {name} FROM ({rows}) GROUP BY window(at, {size})"
+        return Relation(text, ((start, "timestamp"), (name, type_)))
+
+    def _lateral(self, depth: int) -> Relation:
+        below, other = self.query(depth), self.query(self._number(0, depth))
+        condition = self._equal(below.columns, other.columns)
+        if condition is None:
+            return below
+        name, (sql, type_) = self._name(), self._call(other.columns)
+        of_each = f"LATERAL (SELECT {sql} AS {name} FROM {other} WHERE {condition})"
+        return Relation(f"SELECT * FROM {below}, {of_each}", (*below.columns, (name, type_)))
 
     # Expressions
 
