@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.runtime.spark.session import announce_settings
+from tests.worlds.examples import TIMES
 
 NO_MORE: Mapping[str, str] = {}
+# A usual run ends before a JVM has compiled itself warm: let it not try too hard. `make properties` takes an hour.
+_JAVA_OPTIONS = "-XX:+UseSerialGC" if TIMES > 1 else "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextmanager
@@ -18,8 +21,7 @@ def local_spark(settings: Mapping[str, str] = NO_MORE) -> Iterator[SparkSession]
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("dagster-ckpt-tests")
-        # Tests end before a JVM has compiled itself warm: let it not try too hard.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", _JAVA_OPTIONS)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         # Queries in batch shuffle a handful of rows: into Spark's 200 pieces takes them twice the time.
