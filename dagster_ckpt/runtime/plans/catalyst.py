@@ -341,10 +341,10 @@ class Catalyst:
 
     def numbered(self, order: Sequence[Expression], child: Node) -> Node:
         """The rows with their number in an order."""
-        number = self._over_rows(self.expressions.RowNumber(), [], order, "CurrentRow")
+        number = self.over_rows(self.expressions.RowNumber(), [], order, "CurrentRow")
         return self.window([number], [], order, child)
 
-    def _over_rows(
+    def over_rows(
         self, function: Expression, keys: Sequence[Expression], order: Sequence[Expression], last: str
     ) -> Expression:
         """A function over the rows of a partition from the first on, up to `last`, as the column `number`."""
@@ -444,7 +444,7 @@ class Catalyst:
 
     def with_count(self, keys: Sequence[Expression], child: Node) -> tuple[Expression, Node]:
         """The number of rows with the same keys, and the plan with it beside each row."""
-        count = self._over_rows(self.count_of(self.parsed("1")), keys, [], "UnboundedFollowing")
+        count = self.over_rows(self.count_of(self.parsed("1")), keys, [], "UnboundedFollowing")
         return count.toAttribute(), self.window([count], keys, [], child)
 
     def counted(self, value: Expression, child: Node) -> tuple[Expression, Expression, Node]:
@@ -456,8 +456,24 @@ class Catalyst:
 
     def count_of(self, value: Expression) -> Expression:
         """The number of rows with a value, as a function of an aggregate or a window."""
-        count, complete = self._aggregates.Count(self.seq([value])), self._aggregates.single("Complete")
-        return self._aggregates.AggregateExpression(count, complete, False, self._none, self._new_id())
+        return self._call(self._aggregates.Count(self.seq([value])))
+
+    def greatest_of(self, value: Expression) -> Expression:
+        """The greatest value, as such a function."""
+        return self._call(self._aggregates.Max(value))
+
+    def first_of(self, value: Expression) -> Expression:
+        """The value of the first row, as such a function."""
+        return self._call(self._aggregates.First(value, False))
+
+    def _call(self, function: Expression) -> Expression:
+        complete = self._aggregates.single("Complete")
+        return self._aggregates.AggregateExpression(function, complete, False, self._none, self._new_id())
+
+    def ascending(self, value: Expression) -> Expression:
+        """A term of ORDER BY."""
+        direction, nulls = self.expressions.single("Ascending"), self.expressions.single("NullsFirst")
+        return self.expressions.SortOrder(value, direction, nulls, self._nil)
 
     def generated(self, generator: Expression, output: Sequence[Expression], child: Node) -> Node:
         """The rows that the generator makes of each row, beside it."""

@@ -74,8 +74,29 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
     raise _refused(
         call,
         "use row_number, rank, dense_rank, percent_rank, cume_dist, ntile, lag, lead, nth_value, or first, last, "
-        "count, sum, min, max, avg without DISTINCT and IGNORE NULLS, or join with an aggregate",
+        "count, sum, min, max, avg without DISTINCT, or any aggregate without ORDER BY; IGNORE NULLS is for first and "
+        "last up to the row",
     )
+
+
+def is_of_groups(catalyst: Catalyst, call: Expression) -> bool:
+    """Whether it is an aggregate of whole partitions that the engine has over groups alone."""
+    function, frame = call.windowFunction(), call.windowSpec().frameSpecification()
+    if catalyst.kind(function) != "AggregateExpression" or catalyst.kind(function.aggregateFunction()) in _AGGREGATES:
+        return False
+    ends = (catalyst.kind(frame.lower()), catalyst.kind(frame.upper()))
+    return ends == ("UnboundedPreceding", "UnboundedFollowing")
+
+
+def skips_nulls(catalyst: Catalyst, call: Expression) -> bool:
+    """Whether it is the first or the last value up to each row that is no null."""
+    function, frame = call.windowFunction(), call.windowSpec().frameSpecification()
+    if catalyst.kind(function) != "AggregateExpression" or not call.windowSpec().orderSpec().size():
+        return False
+    called = function.aggregateFunction()
+    ends = (catalyst.kind(frame.lower()), catalyst.kind(frame.upper()))
+    skips = catalyst.kind(called) in ("First", "Last") and bool(called.ignoreNulls())
+    return skips and ends == ("UnboundedPreceding", "CurrentRow")
 
 
 def _frame(catalyst: Catalyst, call: Expression) -> dict[str, Frame]:
