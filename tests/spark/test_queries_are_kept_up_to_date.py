@@ -60,6 +60,13 @@ QUERIES = {
                row_number() OVER (PARTITION BY buyer ORDER BY item) AS n
         FROM (SELECT DISTINCT buyer, item FROM orders)
     """,
+    "the first rows for each row outside, in an order that is not theirs": """
+        SELECT b.buyer, b.score, o.item,
+          (SELECT item FROM orders t WHERE t.buyer = b.buyer ORDER BY price, item LIMIT 1) AS least
+        FROM (SELECT DISTINCT buyer, score FROM buyers) b LEFT JOIN LATERAL (
+          SELECT item FROM orders o WHERE o.buyer = b.buyer ORDER BY price DESC, item DESC LIMIT 2
+        ) o ON true
+    """,
     "values that are no null so far": """
         SELECT buyer, item, last_value(large) IGNORE NULLS OVER w AS last,
                first_value(large) IGNORE NULLS OVER w AS first,

@@ -272,13 +272,35 @@ class _Rows:
 
 
 def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int, ties: Ties) -> Part:
-    catalyst, rows = compiler.catalyst, _Rows.of(compiler, window)
+    catalyst, rows = compiler.catalyst, _Rows.of(compiler, _in_order_of_sort(compiler.catalyst, window))
     if not rows.by:  # LIMIT in a subquery, for each row outside
         raise _any_rows()
     made = rows.stream(compiler).top(bound, rows.by, ties=ties, rank="r")
     own = [*rows.output, call.toAttribute()]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes, call.toAttribute()))
     return part.then(lambda plan, beside: catalyst.project([*own, *beside], plan), own)
+
+
+def _in_order_of_sort(catalyst: Catalyst, window: Node) -> Node:
+    """The window in the order of a sort below it.
+
+    Of ORDER BY ... LIMIT in a subquery for each row outside, Spark leaves the sort below where the result lacks its
+    columns.
+    """
+    projects, below = [], window.child()
+    while catalyst.kind(below) == "Project":
+        projects.append(below)
+        below = below.child()
+    if window.orderSpec().size() or catalyst.kind(below) != "Sort":
+        return window
+    order, rows = list(each_of(below.order())), below.child()
+    columns = _columns_in(catalyst, order)
+    for project in reversed(projects):
+        kept = list(each_of(project.projectList()))
+        there = {column_number(each) for each in kept}
+        more = [each for each in each_of(rows.output()) if column_number(each) in columns - there]
+        rows = catalyst.project([*kept, *more], rows)
+    return catalyst.window(_calls_of(catalyst, window), list(each_of(window.partitionSpec())), order, rows)
 
 
 def _bound(catalyst: Catalyst, condition: Expression, rank: Expression) -> int | None:
