@@ -67,6 +67,13 @@ QUERIES = {
           SELECT item FROM orders o WHERE o.buyer = b.buyer ORDER BY price DESC, item DESC LIMIT 2
         ) o ON true
     """,
+    "defaults of the row": """
+        SELECT buyer, item, lag(n, 1, n) OVER w AS before, lead(n, 2, n + item) OVER w AS behind,
+               lead(spent, 1, CAST(1.5 AS DECIMAL(10, 2))) OVER w AS next, lag(n, 1, 7) OVER w AS plain
+        FROM (SELECT buyer, item, nullif(count(*), 1) AS n, CAST(sum(price) AS DECIMAL(10, 2)) AS spent
+              FROM orders GROUP BY buyer, item)
+        WINDOW w AS (PARTITION BY buyer ORDER BY item)
+    """,
     "values that are no null so far": """
         SELECT buyer, item, last_value(large) IGNORE NULLS OVER w AS last,
                first_value(large) IGNORE NULLS OVER w AS first,

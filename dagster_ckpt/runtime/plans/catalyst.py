@@ -353,6 +353,14 @@ class Catalyst:
         spec = self.expressions.WindowSpecDefinition(self.seq(keys), self.seq(order), within)
         return self.alias(self.expressions.WindowExpression(function, spec), "number")
 
+    def beside(self, call: Expression, value: Expression | None = None) -> Expression:
+        """The call of `lag` or `lead` without a default; of another value, if one is given."""
+        function = call.windowFunction()
+        of, offset, _ = each_of(function.children())
+        of = of if value is None else value
+        asked = function.withNewChildren(self.seq([of, offset, self.null_of(of.dataType())]))
+        return self.expressions.WindowExpression(asked, call.windowSpec())
+
     def null_of(self, type_: Any) -> Expression:
         return self.expressions.Literal.create(None, type_)
 

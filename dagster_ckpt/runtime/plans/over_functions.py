@@ -61,8 +61,7 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
         return over.ntile(_number(function.buckets(), call))
     if kind in _BESIDE and not function.ignoreNulls():
         ahead = _number(function.offset(), call)
-        beside = (columns[0], ahead if kind == "Lead" else -ahead, _default(catalyst, function.default(), call))
-        return _BESIDE[kind](*beside)
+        return _BESIDE[kind](columns[0], ahead if kind == "Lead" else -ahead, _default(catalyst, function.default()))
     frame = _frame(catalyst, call)
     if kind == "NthValue" and not function.ignoreNulls():
         return over.nth_value(columns[0], _number(function.offset(), call), **frame)
@@ -123,13 +122,21 @@ def _number(expression: Expression, call: Expression) -> int:
     return int(value)
 
 
-def _default(catalyst: Catalyst, default: Expression, call: Expression) -> object:
-    if not default.foldable():
-        raise _refused(call, "a default that is not constant")
+def _default(catalyst: Catalyst, default: Expression) -> object:
+    assert default.foldable(), "others are computed beside the function"
     value, type_ = default.eval(None), catalyst.kind(default.dataType())
-    if value is not None and type_ not in _PLAIN:
-        raise _refused(call, "a default of this type: leave it out, and tell the first rows by row_number")
     return str(value.toString()) if value is not None and type_ == "StringType" else value
+
+
+def has_other_default(catalyst: Catalyst, call: Expression) -> bool:
+    """Whether it is `lag` or `lead` with a default that the engine has not: of the row, or of another type."""
+    function = call.windowFunction()
+    if catalyst.kind(function) not in _BESIDE or function.ignoreNulls():
+        return False
+    default = function.default()
+    if not default.foldable():
+        return True
+    return default.eval(None) is not None and catalyst.kind(default.dataType()) not in _PLAIN
 
 
 def _check_distances(catalyst: Catalyst, call: Expression, frame: Expression) -> None:

@@ -11,7 +11,13 @@ from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nod
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column
-from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of, is_of_groups, skips_nulls
+from dagster_ckpt.runtime.plans.over_functions import (
+    arguments_of,
+    function_of,
+    has_other_default,
+    is_of_groups,
+    skips_nulls,
+)
 from dagster_ckpt.runtime.plans.parts import Part, types_of
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns
 
@@ -129,6 +135,9 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
     skipping = [each for each in calls if skips_nulls(catalyst, each.child())]
     if skipping:
         return compiler.part(_by_values_so_far(catalyst, node, calls, skipping))
+    defaulted = [each for each in calls if has_other_default(catalyst, each.child())]
+    if defaulted:
+        return compiler.part(_or_default(catalyst, node, calls, defaulted))
     rows = _Rows.of(compiler, node)
     if not rows.by:
         rows = rows.in_any_order(catalyst)
@@ -203,6 +212,28 @@ def _by_values_so_far(
             nothing = catalyst.cast(catalyst.constant(0), number.dataType())
             found.append(catalyst.only_if(catalyst.expressions.GreaterThan(number, nothing), first.toAttribute()))
     named = catalyst.standing_for(found, [each.toAttribute() for each in skipping])
+    kept = [*each_of(child.output()), *(each.toAttribute() for each in others)]
+    return catalyst.project([*kept, *named], plan)
+
+
+def _or_default(catalyst: Catalyst, node: Node, calls: Sequence[Expression], defaulted: Sequence[Expression]) -> Node:
+    """`lag` and `lead` without a default, and the default where the partition ends before the row that they look at."""
+    [child] = each_of(node.children())
+    others = [each for each in calls if each not in defaulted]
+    values = [catalyst.alias(catalyst.beside(each.child()), "value") for each in defaulted]
+    # Of a column without nulls it is null where there is no such row.
+    there = [catalyst.alias(catalyst.beside(each.child(), catalyst.constant(1)), "there") for each in defaulted]
+    windows = [*others, *values, *there]
+    plan = catalyst.window(windows, list(each_of(node.partitionSpec())), list(each_of(node.orderSpec())), child)
+    found = [
+        catalyst.expressions.If(
+            catalyst.expressions.IsNull(known.toAttribute()),
+            call.child().windowFunction().default(),
+            value.toAttribute(),
+        )
+        for call, value, known in zip(defaulted, values, there, strict=True)
+    ]
+    named = catalyst.standing_for(found, [each.toAttribute() for each in defaulted])
     kept = [*each_of(child.output()), *(each.toAttribute() for each in others)]
     return catalyst.project([*kept, *named], plan)
 
