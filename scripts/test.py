@@ -19,6 +19,7 @@ from xml.etree import ElementTree as ET
 HEAVY = "spark or dagster or slow"
 KILLS = "chaos"
 QUERIES = "queries"
+PYTHON_START = Path(__file__).resolve().parents[1] / "tests/worlds/python_start"
 REPORTS = Path(".work/tests")
 MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of our own is made in it)
 ROOM_BYTES = 4 << 30
@@ -97,10 +98,14 @@ def place(memory: Path, environ: Mapping[str, str], room_bytes: int = ROOM_BYTES
 
 
 def environment(folder: Path | None) -> dict[str, str]:
-    """Many JVMs are started and none lives long: they compile their code once, and do not try to make it better."""
+    """Many JVMs are started and none lives long: they compile their code once, and do not try to make it better.
+
+    Python processes are not to compile PySpark at all.
+    """
     options = ["-XX:TieredStopAtLevel=1", os.environ.get("SPARK_SUBMIT_OPTS", "")]
     temporary = {} if folder is None else {"TMPDIR": str(folder)}
-    return {**os.environ, **temporary, "SPARK_SUBMIT_OPTS": " ".join(options).strip()}
+    path = os.pathsep.join(filter(None, (str(PYTHON_START), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, **temporary, "SPARK_SUBMIT_OPTS": " ".join(options).strip(), "PYTHONPATH": path}
 
 
 def run(part: Part, folder: Path | None) -> Outcome:

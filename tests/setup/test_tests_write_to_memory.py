@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,5 +27,14 @@ def test_without_room_or_with_a_chosen_folder_it_stays_there(tmp_path: Path) -> 
 
 def test_without_such_a_folder_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/elsewhere")
-    assert environment(None) == {**os.environ, "SPARK_SUBMIT_OPTS": environment(None)["SPARK_SUBMIT_OPTS"]}
+    ours = {name: environment(None)[name] for name in ("PYTHONPATH", "SPARK_SUBMIT_OPTS")}
+    assert environment(None) == {**os.environ, **ours}
     assert environment(None)["TMPDIR"] == "/elsewhere"
+
+
+def test_a_python_process_takes_pyspark_from_where_it_is_compiled(tmp_path: Path) -> None:
+    given = [str(tmp_path / "python/lib/pyspark.zip"), str(tmp_path / "mine.zip")]
+    path = os.pathsep.join([environment(None)["PYTHONPATH"], *given])
+    command = [sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"]
+    found = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True)
+    assert [each for each in given if each in found.stdout.splitlines()] == given[1:]
