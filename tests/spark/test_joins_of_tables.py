@@ -2,22 +2,27 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt import agg
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators import RunningAggregate
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
+from dagster_ckpt.state.engine import Engine
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
+from tests.worlds.graph_stream import GraphStream
 
 ONCE = replace(FAST, tolerable_failures=0)
 Order = tuple[str, str, int]
@@ -77,17 +82,21 @@ class Tables:
 
     spark: SparkSession
     root: Path
+    made: dict[str, GraphStream] = field(default_factory=dict)
 
     def stream(self, name: str) -> StreamUnderTest:
         return StreamUnderTest(self.spark, self.root, name, shards=2)
 
     def feed(self, name: str, number: int, rows: list[Order]) -> None:
+        """One more epoch of a stream that sums a shop's amounts: as Spark makes it, but without it."""
         folder = self.root / f"{name}_rows"
         folder.mkdir(exist_ok=True)
-        write(folder, number, rows)
-        self.stream(name).run(
-            lambda session: read(session, folder).key_by("shop").aggregate(total=agg.sum("amount")), ONCE
-        )
+        table = pq.read_table(write(folder, number, rows))
+        if name not in self.made:
+            source = InputSpec((SourceIdentity("parquet", folder.as_uri()),), table.schema)
+            sums = RunningAggregate.build(("shop",), {"total": agg.sum("amount")}, source).pipeline
+            self.made[name] = GraphStream(self.stream(name).address, name, sums, Engine(SystemClock()))
+        self.made[name].commit(table)
 
     def table(self, session: SparkSession, name: str, reader: str) -> Stream:
         reads = Downstream(self.stream(reader).address, folder_of((reader,)), 100, 2, 1_000_000)
