@@ -84,7 +84,8 @@ races: $(READY) ## let two writers open one stream at once, and 20 threads creat
 
 properties: $(READY) ## let Hypothesis try EXAMPLES=20 times as many examples as the tests do
 	@DAGSTER_CKPT_TEST_EXAMPLES=$(or $(EXAMPLES),20) scripts/run.sh python -m pytest -q -n 2 -o timeout=0 tests/properties \
-		tests/spark/test_random_queries_are_kept_up_to_date.py
+		tests/spark/test_random_queries_are_kept_up_to_date.py \
+		tests/spark/test_rows_are_aggregated_before.py::test_the_state_is_that_of_the_rows
 
 damage: $(READY) ## damage every object of made streams in every way (SEEDS=1: about 800 cases; results in .work/damage.jsonl)
 	@$(BIN)/python -m tests.damage --seeds $(or $(SEEDS),1)

@@ -98,7 +98,7 @@ def some_rows(draw: st.DrawFn) -> pa.Table:
 
 
 @given(first=some_rows(), second=some_rows())
-@examples(25)
+@examples(25, usual=8)
 def test_the_state_is_that_of_the_rows(spark_of_all: SparkSession, first: pa.Table, second: pa.Table) -> None:
     operator = RunningAggregate.build(("k",), OF_ALL, InputSpec((), COLUMNS))
     of_rows = _state_after(operator, [first, second])
