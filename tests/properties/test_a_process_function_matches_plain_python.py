@@ -100,7 +100,7 @@ def as_alerts(made: list[dict[str, Any]]) -> set[Row]:
     return set(rows)
 
 
-@examples(60)
+@examples(60, 24)
 @given(epochs_of(st.tuples(KEYS, TIMES)), DELAYS, MEMORY)
 def test_silent_sensors_are_those_of_a_list(epochs: Epochs, delay_us: int, memory_bytes: int) -> None:
     stream = ProcessStream(SILENCE, delay_us=delay_us, memory_bytes=memory_bytes, keys=("sensor",), schema=READINGS)
@@ -112,7 +112,7 @@ def test_silent_sensors_are_those_of_a_list(epochs: Epochs, delay_us: int, memor
     assert [name for name, table in stream.state.tables.items() if table.rows] == [], "nothing is kept for nothing"
 
 
-@examples(12)
+@examples(12, 5)
 @given(epochs_of(st.tuples(KEYS, TIMES)), DELAYS, st.sampled_from([1, 2, 8]), st.sampled_from([1 << 12, 1 << 26]))
 def test_the_same_on_the_real_engine(epochs: Epochs, delay_us: int, shards: int, memory_limit: int) -> None:
     delay = None if delay_us == 0 else timedelta(milliseconds=delay_us)
@@ -128,7 +128,7 @@ def test_the_same_on_the_real_engine(epochs: Epochs, delay_us: int, shards: int,
     assert (kit.state("readings").num_rows, kit.timers().num_rows) == (0, 0)
 
 
-@examples(30)
+@examples(30, 12)
 @given(st.lists(st.tuples(KEYS, TIMES), max_size=12), st.lists(st.integers(0, 12), max_size=4))
 def test_where_nothing_is_late_it_does_not_matter_how_rows_are_cut_into_epochs(
     readings: list[Row], cuts: list[int]
@@ -203,7 +203,7 @@ EVENT_EPOCHS = epochs_of(st.tuples(KEYS, st.integers(1, 4), TIMES))
 TTLS = st.sampled_from([None, 1, 5, 12])
 
 
-@examples(60)
+@examples(60, 24)
 @given(EVENT_EPOCHS, DELAYS, TTLS, MEMORY)
 def test_ids_are_distinct_and_expire_as_in_a_dict(
     epochs: Epochs, delay_us: int, ttl_us: int | None, memory_bytes: int
@@ -224,7 +224,7 @@ def test_ids_are_distinct_and_expire_as_in_a_dict(
     )
 
 
-@examples(10)
+@examples(10, 4)
 @given(EVENT_EPOCHS, TTLS, st.sampled_from([1, 4]), st.sampled_from([1 << 12, 1 << 26]))
 def test_the_same_of_ids_on_the_real_engine(epochs: Epochs, ttl: int | None, shards: int, memory_limit: int) -> None:
     in_ms = [[[(k, i, at and at * 1_000) for k, i, at in batch] for batch in batches] for batches in epochs]
@@ -340,7 +340,7 @@ def of_each_key(told: Iterable[Row]) -> dict[Any, list[Row]]:
 TIMED_EPOCHS = epochs_of(st.tuples(KEYS, st.integers(1, 4), st.integers(0, 40)))
 
 
-@examples(60)
+@examples(60, 24)
 @given(TIMED_EPOCHS, TTLS, st.sampled_from([1, 400, 1 << 20]), st.lists(st.integers(41, 119), max_size=4))
 def test_timers_come_in_order_however_far_the_watermark_moves_at_once(
     epochs: Epochs, ttl_us: int | None, memory_bytes: int, stops: list[int]
@@ -357,7 +357,7 @@ def test_timers_come_in_order_however_far_the_watermark_moves_at_once(
         assert [name for name, table in stream.state.tables.items() if table.rows] == [], "and all state is freed"
 
 
-@examples(8)
+@examples(8, 3)
 @given(TIMED_EPOCHS, st.sampled_from([None, 12]), st.sampled_from([1, 4]), st.sampled_from([64, 1 << 12, 1 << 26]))
 def test_the_same_of_timers_on_the_real_engine(epochs: Epochs, ttl: int | None, shards: int, memory_limit: int) -> None:
     end = [[("end", 4, 200)]]

@@ -32,7 +32,7 @@ def row_of(names: list[str], values: tuple[str | None, int | None, int | None]) 
 
 
 @pytest.mark.parametrize("how", TYPES)
-@examples(40, deadline=None)
+@examples(40, 16, deadline=None)
 @given(
     EPOCHS,
     st.tuples(st.booleans(), st.booleans()),
@@ -71,7 +71,7 @@ def test_after_every_epoch(
 
 
 @pytest.mark.parametrize("how", TYPES)
-@examples(15, deadline=None)
+@examples(15, 6, deadline=None)
 @given(EPOCHS, st.randoms(use_true_random=False))
 def test_rows_that_have_nothing_but_their_keys(how: str, epochs: list[Any], chance: Random) -> None:
     """A pair of such rows equals an unmatched row."""

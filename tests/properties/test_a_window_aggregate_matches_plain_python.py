@@ -27,7 +27,7 @@ WINDOWS = st.sampled_from(
 )
 
 
-@examples(50)
+@examples(50, 20)
 @given(epochs_of(ROWS), WINDOWS, st.booleans(), DELAYS, st.sampled_from([1, 2, 1000]))
 def test_every_epoch_gives_the_windows_that_close_or_change_in_it(
     cut: Epochs, window: FixedWindow, early: bool, delay_us: int, distinct: int
@@ -35,7 +35,7 @@ def test_every_epoch_gives_the_windows_that_close_or_change_in_it(
     agree(stream_of(window, early, delay_us, distinct), FixedWindows(window), cut)
 
 
-@examples(60)
+@examples(60, 24)
 @given(
     epochs_at_the_ends(["a", None], [1]),
     WINDOWS | st.sampled_from([Tumbling(1 << 60), Tumbling(1 << 60, 1 << 59), Hopping(1 << 60, 1 << 58, 12345)]),
@@ -49,7 +49,7 @@ def test_rows_near_the_ends_of_64_bits_are_late_or_in_their_own_windows(
     agree(stream_of(window, early, delay_us, distinct), FixedWindows(window), cut)
 
 
-@examples(15)
+@examples(15, 6)
 @given(
     epochs_of(ROWS),
     WINDOWS,
@@ -72,7 +72,7 @@ def test_the_same_over_the_real_engine(
     agree(stream, FixedWindows(window), cut)
 
 
-@examples(30)
+@examples(30, 12)
 @given(st.lists(ROWS, max_size=20), st.lists(st.integers(0, 20), max_size=6), WINDOWS, st.booleans())
 def test_rows_in_order_give_the_same_windows_however_they_are_cut_into_epochs(
     rows: list[Row], places: list[int], window: FixedWindow, early: bool

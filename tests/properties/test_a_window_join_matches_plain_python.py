@@ -114,7 +114,7 @@ def agree(
         assert stream.late == late
 
 
-@examples(50)
+@examples(50, 20)
 @given(EPOCHS, WINDOWS, TYPES, DELAYS, st.sampled_from([1, 2, 1000]), st.sampled_from([1, 1 << 10, 1 << 20]))
 def test_each_epoch_matches_plain_python(
     epochs: Epochs,
@@ -140,7 +140,7 @@ FAR_EPOCHS = st.lists(
 )
 
 
-@examples(60)
+@examples(60, 24)
 @given(
     FAR_EPOCHS,
     WINDOWS | st.sampled_from([Tumbling(1 << 60, 99), Hopping(1 << 60, 1 << 58)]),
@@ -159,7 +159,7 @@ def test_rows_near_the_ends_of_64_bits_are_late_or_in_their_own_windows(
     assert set(world.held().values()) <= {0}, "everything has come out"
 
 
-@examples(25)
+@examples(25, 10)
 @given(EPOCHS, WINDOWS, TYPES, DELAYS, st.sampled_from([1, 1000]), st.sampled_from([64, 1 << 10, 1 << 28]))
 def test_so_does_the_real_engine(
     epochs: Epochs,

@@ -99,7 +99,7 @@ def changes_of(batches: Sequence[pa.Table]) -> list[Row]:
     return [row for batch in plain for row in batch.to_pylist()]
 
 
-@examples(20, 8)
+@examples(20, 3)
 @given(HISTORIES, WINDOWS, SIZES, RANDOMS, WORLDS)
 def test_with_early_results_the_table_is_that_of_the_rows_that_are_left(
     history: list[list[tuple[str, int, Row]]], window: FixedWindow, size: int, random: Random, world: Any
@@ -117,7 +117,7 @@ def test_with_early_results_the_table_is_that_of_the_rows_that_are_left(
         assert in_any_order(stream.table()) == in_any_order(table)
 
 
-@examples(20)
+@examples(20, 8)
 @given(HISTORIES, WINDOWS, SIZES, RANDOMS, WORLDS, st.sampled_from([0, 3, 12]))
 def test_without_them_a_window_has_the_rows_that_are_left_when_it_closes(
     history: list[list[tuple[str, int, Row]]],

@@ -70,7 +70,7 @@ def wanted(rows: Sequence[Row], aggregates: dict[str, Aggregation]) -> list[Row]
     return steps_in_python.aggregate(rows, ["k"], aggregates)
 
 
-@examples(12, 5)
+@examples(12, 2)
 @given(histories(ROWS), st.booleans(), SIZES, RANDOMS, WORLDS)
 def test_of_the_rows_that_are_there(
     history: History, appends: bool, size: int, random: Random, world: tuple[Any, int]
@@ -88,7 +88,7 @@ def test_of_the_rows_that_are_there(
         assert not any(stream.held().values()), "rows that are gone leave nothing behind"
 
 
-@examples(10)
+@examples(10, 4)
 @given(histories(ROWS), SIZES, RANDOMS)
 def test_in_windows(history: History, size: int, random: Random) -> None:
     """Where all state is in the row of the window."""

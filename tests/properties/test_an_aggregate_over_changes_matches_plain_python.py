@@ -197,7 +197,7 @@ def agree(found: Iterable[Row], rows: list[Row]) -> None:
                 assert repr(row[name]) == repr(wanted), (key, name)
 
 
-@examples(8)
+@examples(8, 3)
 @given(histories(ROWS), SIZES, st.sampled_from([1, 1000]), MEMORY, RANDOMS)
 def test_an_aggregate_is_over_the_rows_that_are_left(
     epochs: list[list[tuple[str, int, Row]]], size: int, distinct: int, memory_bytes: int, random: Random

@@ -100,7 +100,7 @@ def agree(stream: Joined, epochs: Epochs, watermarks: Sequence[int | None], orac
         assert stream.late == late
 
 
-@examples(60)
+@examples(60, 24)
 @given(
     EPOCHS,
     BOUNDS,
@@ -138,7 +138,7 @@ FAR_EPOCHS = st.lists(
 )
 
 
-@examples(60)
+@examples(60, 24)
 @given(
     FAR_EPOCHS,
     BOUNDS | st.sampled_from([(-(1 << 60), 1 << 60), (1 << 60, 1 << 60), (-(1 << 60), 0), (-3, 1 << 60)]),
@@ -156,7 +156,7 @@ def test_rows_near_the_ends_of_64_bits_are_late_or_match_what_they_should(
     assert set(world.held().values()) <= {0}, "everything has come out"
 
 
-@examples(30)
+@examples(30, 12)
 @given(EPOCHS, BOUNDS, TYPES, DELAYS, DRIFT, st.sampled_from([1, 1000]), st.sampled_from([64, 1 << 10, 1 << 28]))
 def test_so_does_the_real_engine(
     cut: Epochs,
@@ -175,7 +175,7 @@ def test_so_does_the_real_engine(
     agree(stream, epochs, watermarks, expected(epochs, watermarks, *bounds, how))
 
 
-@examples(20)
+@examples(20, 8)
 @given(st.lists(BATCHES, max_size=8), BOUNDS, TYPES, st.lists(st.integers(0, 8), max_size=4))
 def test_where_nothing_is_late_the_cut_into_epochs_does_not_matter(
     batches: Sequence[Batch], bounds: tuple[int, int], how: JoinType, cuts: list[int]

@@ -153,7 +153,7 @@ def play(graph: Graph, histories: Sequence[History], tasks: Any, memory_bytes: i
                 return
 
 
-@examples(100, 30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(100, 12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     graphs(),
     HISTORIES,

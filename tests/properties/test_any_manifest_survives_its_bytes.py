@@ -17,7 +17,7 @@ from tests.worlds.examples import examples
 from tests.worlds.manifests import MANIFESTS, a_manifest, any_record
 
 
-@examples(40)
+@examples(40, 16)
 @given(MANIFESTS)
 def test_a_manifest_is_read_back_as_it_was(manifest: Manifest) -> None:
     data = encode_manifest(manifest)
@@ -25,7 +25,7 @@ def test_a_manifest_is_read_back_as_it_was(manifest: Manifest) -> None:
     assert encode_manifest(decode_manifest(data, "m")) == data
 
 
-@examples(40)
+@examples(40, 16)
 @given(MANIFESTS, MANIFESTS)
 def test_what_is_read_back_is_told_from_any_other_manifest(manifest: Manifest, other: Manifest) -> None:
     data = encode_manifest(manifest)
@@ -35,7 +35,7 @@ def test_what_is_read_back_is_told_from_any_other_manifest(manifest: Manifest, o
         assert is_read_back(data, each) == (each == manifest)
 
 
-@examples(30)
+@examples(30, 12)
 @given(st.lists(any_record(ChangeRef), max_size=5).map(tuple), st.lists(any_record(FileSeen), max_size=5).map(tuple))
 def test_an_index_object_is_read_back_as_it_was(changes: tuple[ChangeRef, ...], files: tuple[FileSeen, ...]) -> None:
     pieces = [decode_entries(CHANGES, data, "i") for _, data in encode_pieces(CHANGES, changes)]
@@ -44,7 +44,7 @@ def test_an_index_object_is_read_back_as_it_was(changes: tuple[ChangeRef, ...], 
     assert sum(seen, ()) == files
 
 
-@examples(200)
+@examples(200, 80)
 @given(st.data())
 def test_a_flipped_bit_or_a_cut_end_is_never_read_as_another_manifest(data: st.DataObject) -> None:
     manifest = a_manifest()

@@ -104,13 +104,13 @@ def agree(stream: Stream, epochs: list[list[list[Row]]]) -> None:
         assert stream.counters[OUTDATED] <= sum(pos < kept for pos, kept in known)
 
 
-@examples(150, 75)
+@examples(150, 30)
 @given(LOGS, st.randoms(), st.sampled_from([0, 3, 30]), st.sampled_from([1, 2, 1000]))
 def test_the_table_is_the_newest_of_each_key(log: list[Row], chance: Any, reach: int, distinct: int) -> None:
     agree(Stream(build(), distinct=distinct), cut(sent(log, chance, reach), chance))
 
 
-@examples(40, 20)
+@examples(40, 8)
 @given(
     LOGS,
     st.randoms(),
@@ -126,7 +126,7 @@ def test_the_same_over_the_real_engine(
     agree(stream, cut(sent(log, chance, reach), chance))
 
 
-@examples(100, 50)
+@examples(100, 20)
 @given(LOGS, st.randoms(), st.sampled_from([0, 3, 8]), st.booleans())
 def test_the_table_is_the_same_where_tombstones_expire_after_all_that_may_come_late(
     log: list[Row], chance: Any, reach: int, on_engine: bool

@@ -122,7 +122,7 @@ def operators(draw: st.DrawFn) -> tuple[Deduplicate, Oracle]:
     return operator, Oracle(keep, times, expire_after_us, by)
 
 
-@examples(100)
+@examples(100, 40)
 @given(EPOCHS, operators(), DELAYS, st.sampled_from([1, 2, 1000]))
 def test_every_epoch_keeps_the_rows_it_should(
     cut: list[list[list[Row]]], pair: tuple[Deduplicate, Oracle], delay_us: int, distinct: int
@@ -140,7 +140,7 @@ FAR_EPOCHS = st.lists(
 )
 
 
-@examples(50)
+@examples(50, 20)
 @given(
     FAR_EPOCHS,
     st.sampled_from(["first", "last"]),
@@ -154,7 +154,7 @@ def test_rows_near_the_ends_of_64_bits_are_late_or_kept_for_as_long_as_they_shou
     agree(Stream(operator, delay_us), Oracle(keep, True, expire_after_us), cut)
 
 
-@examples(25)
+@examples(25, 10)
 @given(
     EPOCHS,
     operators(),
@@ -175,7 +175,7 @@ def test_the_same_over_the_real_engine(
     agree(Stream.on_engine(operator, delay_us, distinct, tasks, memory_bytes), oracle, cut)
 
 
-@examples(75)
+@examples(75, 30)
 @given(st.lists(ROWS, max_size=20), st.lists(st.integers(0, 20), max_size=6), EXPIRIES)
 def test_the_newest_rows_are_the_same_however_rows_in_order_are_cut_into_epochs(
     rows: list[Row], places: list[int], expire_after_us: int | None

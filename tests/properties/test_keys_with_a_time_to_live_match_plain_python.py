@@ -81,7 +81,7 @@ def operator(expire_after_us: int) -> RunningAggregate:
     return RunningAggregate.build(KEYS, AGGREGATES, InputSpec((), SCHEMA), "at", expire_after_us)
 
 
-@examples(100)
+@examples(100, 40)
 @given(EPOCHS, *stream_options())
 def test_keys_expire_and_return(cut: list[list[list[Row]]], expire_after_us: int, delay_us: int, distinct: int) -> None:
     agree(Stream(operator(expire_after_us), delay_us, distinct), cut, expire_after_us)
@@ -96,7 +96,7 @@ FAR_EPOCHS = st.lists(
 )
 
 
-@examples(25)
+@examples(25, 10)
 @given(
     FAR_EPOCHS,
     st.sampled_from([1, 20, 1 << 60, (1 << 62) - 1]),
@@ -109,7 +109,7 @@ def test_rows_near_the_ends_of_64_bits_are_late_or_keep_their_keys_for_as_long_a
     agree(Stream.on_engine(operator(expire_after_us), delay_us, distinct, [SHARDS], 1 << 28), cut, expire_after_us)
 
 
-@examples(20, 10)
+@examples(20, 4)
 @given(
     EPOCHS,
     *stream_options(),
@@ -159,7 +159,7 @@ def summed(key: str | None, rows: list[Row]) -> Row:
     }
 
 
-@examples(100)
+@examples(100, 40)
 @given(UPSTREAM, st.randoms(use_true_random=False), st.integers(1, 9), st.booleans())
 def test_an_aggregate_of_a_table_that_changes_is_that_of_its_rows(
     epochs: list[dict[int, Row | None]], chance: Any, size: int, on_engine: bool

@@ -44,7 +44,7 @@ from tests.worlds.task_stream import Row, TaskStream, input_of
 
 Typed = tuple[DataType, st.SearchStrategy[Any]]
 
-FEW = examples(6)
+FEW = examples(6, 2)
 PLAIN: list[Typed] = [(LongType(), st.integers(-9, 9)), (StringType(), st.text("ab", max_size=2))]
 
 
@@ -157,7 +157,7 @@ def test_deduplicate_keeps_nested_values(
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
 @pytest.mark.parametrize("windowed", [False, True])
 @given(COLUMN, COLUMN)
-@examples(3)
+@examples(3, 2)
 def test_joins_keep_nested_values(
     how: str, windowed: bool, lefts: tuple[DataType, list[Any]], rights: tuple[DataType, list[Any]]
 ) -> None:

@@ -76,7 +76,7 @@ def wanted(rows: Sequence[Row], by: Sequence[OrderColumn], functions: Mapping[st
     return found
 
 
-@examples(60, 25)
+@examples(60, 10)
 @given(histories(ROWS), SOME, ORDERS, WORLDS, st.sampled_from([64, 4, 2]), st.booleans(), SIZES, RANDOMS)
 def test_over_rows_that_come_and_go(
     epochs: Any, functions: Any, by: Any, world: Any, limit: int, is_last: bool, size: int, random: Any
@@ -97,7 +97,7 @@ def test_over_rows_that_come_and_go(
             assert set(stream.held().values()) == {0}, "nothing is kept of nothing"
 
 
-@examples(20, 8)
+@examples(20, 3)
 @given(st.lists(st.lists(ROWS, max_size=12), max_size=5), SOME, ORDERS, WORLDS, st.sampled_from([64, 4, 2]))
 def test_over_rows_that_only_come(epochs: Any, functions: Any, by: Any, world: Any, limit: int) -> None:
     stream = Changing(OverPartition.build(("k",), InputSpec((), INPUT), by, functions), *world)
@@ -135,7 +135,7 @@ MEASURED = st.one_of(
 )
 
 
-@examples(60, 30)
+@examples(60, 12)
 @given(histories(ROWS_IN_TIME), MEASURED, WORLDS, st.sampled_from([64, 4, 2]), SIZES, RANDOMS)
 def test_values_of_the_order_are_measured(
     epochs: Any, measured: Any, world: Any, limit: int, size: int, random: Any
@@ -169,7 +169,7 @@ RUNNING = st.sampled_from(
 )
 
 
-@examples(10, 5)
+@examples(10, 2)
 @given(BOUNDED | RUNNING, st.sampled_from([2, 3, 4]), st.sampled_from([300, 20]), RANDOMS)
 def test_over_a_partition_of_many_nodes(function: Over, limit: int, values: int, random: Any) -> None:
     operator = OverPartition.build(("k",), InputSpec((), INPUT.append(KIND)), "v asc", {"x": function}, updating=True)

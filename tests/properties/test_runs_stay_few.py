@@ -18,7 +18,7 @@ SIZES = st.sampled_from([4, 10, 40, 80, 99, 100, 101, 150, 300, 1000, 5000]) | s
     shards=st.sampled_from([1, 4]),
 )
 @example(keys=None, pattern=[4, 10], flushes=4, shards=1)  # parts of bursts piled up
-@examples(25)
+@examples(25, 10)
 def test_whatever_the_epochs_are_like(keys: int | None, pattern: list[int], flushes: int, shards: int) -> None:
     costs = Costs(keys, rows=keys or 0, shards=shards, limits=LIMITS)
     for number in range(120):

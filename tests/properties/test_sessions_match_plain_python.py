@@ -25,7 +25,7 @@ ROWS = rows_with(["a", "a", "a", None], [1])
 GAPS = st.sampled_from([1, 4, 10]).map(Session)
 
 
-@examples(50)
+@examples(50, 20)
 @given(epochs_of(ROWS), GAPS, st.booleans(), DELAYS, st.sampled_from([1, 2, 1000]))
 def test_every_epoch_gives_the_sessions_that_close_or_change_in_it(
     cut: Epochs, window: Session, early: bool, delay_us: int, distinct: int
@@ -33,7 +33,7 @@ def test_every_epoch_gives_the_sessions_that_close_or_change_in_it(
     agree(stream_of(window, early, delay_us, distinct), Sessions(window), cut)
 
 
-@examples(60)
+@examples(60, 24)
 @given(
     epochs_at_the_ends(["a", None], [1]),
     GAPS | st.just(Session(1 << 60)),
@@ -47,7 +47,7 @@ def test_rows_near_the_ends_of_64_bits_are_late_or_in_their_own_sessions(
     agree(stream_of(window, early, delay_us, distinct), Sessions(window), cut)
 
 
-@examples(15)
+@examples(15, 6)
 @given(
     epochs_of(ROWS),
     GAPS,
@@ -70,7 +70,7 @@ def test_the_same_over_the_real_engine(
     agree(stream, Sessions(window), cut)
 
 
-@examples(30)
+@examples(30, 12)
 @given(st.lists(ROWS, max_size=20), st.lists(st.integers(0, 20), max_size=6), GAPS, st.booleans())
 def test_rows_in_order_give_the_same_sessions_however_they_are_cut_into_epochs(
     rows: list[Row], places: list[int], window: Session, early: bool

@@ -71,7 +71,7 @@ def only_inserts(steps: list[tuple[str, int, Row]]) -> list[tuple[str, int, Row]
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@examples(20)
+@examples(20, 8)
 @given(
     st.tuples(histories(ROWS), histories(ROWS)),
     st.tuples(st.booleans(), st.booleans()),

@@ -79,7 +79,7 @@ class WithASmallCache(Engine):
         self._begin([])
 
 
-SMALL = examples(20, stateful_step_count=30)
+SMALL = examples(20, 8, stateful_step_count=30)
 
 TestWithoutACache = WithoutACache.TestCase
 TestWithoutACache.settings = SMALL

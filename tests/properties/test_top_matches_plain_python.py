@@ -94,7 +94,7 @@ def last_or_not(operator: Top, is_last: bool) -> Operator:
     return as_last_step(operator) if is_last else operator
 
 
-@examples(20, 10)
+@examples(20, 4)
 @given(EPOCHS, BESTS, WORLDS, LEAVES, st.booleans(), st.randoms(use_true_random=False))
 def test_top_of_rows_that_come_and_go(
     epochs: list[list[Row]], best: Best, world: Any, leaf: int | None, is_last: bool, random: Random
@@ -120,7 +120,7 @@ def test_top_of_rows_that_come_and_go(
             assert set(stream.held().values()) == {0}, "nothing is kept of nothing"
 
 
-@examples(20, 10)
+@examples(20, 4)
 @given(EPOCHS, BESTS, WORLDS, st.booleans(), st.randoms(use_true_random=False))
 def test_top_of_rows_that_only_come(
     epochs: list[list[Row]], best: Best, world: Any, is_last: bool, random: Random

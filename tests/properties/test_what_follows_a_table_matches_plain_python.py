@@ -182,7 +182,7 @@ def started(operator: Mirror | RunningAggregate, distinct: int, world: Any) -> S
     return Stream(operator, 0, distinct) if world is None else Stream.on_engine(operator, 0, distinct, *world)
 
 
-@examples(50, 25)
+@examples(50, 10)
 @given(EPOCHS, CONDITIONS, st.sampled_from([1, 2, 1000]), WORLDS, ORDERS)
 def test_a_mirror_is_the_upstreams_rows_that_match(
     epochs: list[Said], condition: Callable[[Row], bool], distinct: int, world: Any, order: Random
@@ -191,7 +191,7 @@ def test_a_mirror_is_the_upstreams_rows_that_match(
     follow(started(operator, distinct, world), epochs, condition, as_it_is, order)
 
 
-@examples(30)
+@examples(30, 12)
 @given(EPOCHS, CONDITIONS, st.sampled_from([1, 1000]), WORLDS, ORDERS)
 def test_an_aggregate_is_over_the_upstreams_rows_as_they_are(
     epochs: list[Said], condition: Callable[[Row], bool], distinct: int, world: Any, order: Random
@@ -200,7 +200,7 @@ def test_an_aggregate_is_over_the_upstreams_rows_as_they_are(
     follow(started(operator, distinct, world), epochs, condition, aggregated, order)
 
 
-@examples(20)
+@examples(20, 8)
 @given(EPOCHS, CONDITIONS, st.sampled_from([1, 1000]), WORLDS, ORDERS)
 def test_the_next_value_comes_up_when_the_first_is_retracted(
     epochs: list[Said], condition: Callable[[Row], bool], distinct: int, world: Any, order: Random
