@@ -23,7 +23,7 @@ EVENTS = 600
 EPOCHS = 3
 OPENED = 1
 """The epoch in which a stream is opened has no rows."""
-EACH_KIND = ("q13", "q15", "q6", "q11", "q5")
+EACH_KIND = ("q13", "q15", "q6", "q11", pytest.param("q5", marks=pytest.mark.queries))
 """Queries that together have every kind of node: windows, joins, first rows, a partition, sessions, a static table."""
 
 ROW_BY_ROW = ("q0", "q1", "q2", "q10", "q13", "q14", "q21", "q22")
