@@ -6,6 +6,7 @@ plan (`TaskSetup`); what differs is a property of the epoch's Spark job (`EpochO
 
 import json
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -140,6 +141,8 @@ def epoch_task(
         for changes in worked(setup, order, context.partitionId(), context.taskAttemptId(), rows, replies):
             assert passed_on is not None, "no step is behind the last"
             yield from passed_on.batches(changes, context.partitionId())
+        if columns is None:  # Spark starts a new Python process for the next task if one has left rows
+            deque(rows, maxlen=0)
         sent.add([(order.epoch, encode_reply(reply)) for reply in replies])
         exempt_from_gc()
 
