@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: test-daemon first-epoch fifty
+.PHONY: test-daemon first-epoch fifty profile
 .PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage test-s3 test-browser test-destinations test-kafka test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
@@ -109,6 +109,9 @@ format: $(READY) ## format the code and mend what the linter can mend
 
 bench: $(BENCH)/.set-up ## measure against Spark's own state (QUICK=1: 8 minutes; ONLY=growth,commit; ANEW=1: all again)
 	@VENV=$(BENCH) scripts/run.sh python -m benchmarks $(if $(QUICK),--quick) $(if $(ANEW),--anew) $(if $(ONLY),--only '$(ONLY)')
+
+profile: $(BENCH)/.set-up ## show where a trigger's milliseconds go, as flame graphs in docs/images (10 minutes)
+	@VENV=$(BENCH) scripts/run.sh python -m benchmarks.profile
 
 fifty: $(READY) ## measure what fifty streams in one code location cost Dagster (STREAMS=50 SECONDS=120)
 	@scripts/run.sh python -m benchmarks.fifty --streams $(or $(STREAMS),50) --seconds $(or $(SECONDS),120)
