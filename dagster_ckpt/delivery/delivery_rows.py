@@ -8,7 +8,6 @@ import pyarrow as pa
 from dagster_ckpt.delivery.destination import DeliveredTable, DeliveryMode, SchemaChanges
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.upstream import (
     BYTES_A_PART,
@@ -19,6 +18,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
     next_part,
 )
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.holders.pins import find_pin

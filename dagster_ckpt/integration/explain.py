@@ -15,10 +15,11 @@ from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.streaming_function import of_asset
 from dagster_ckpt.operators.explained.explanation import Explanation, explained
-from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema, row_key
+from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourceIdentity
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.runtime.declared.declared_sources import Reader
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream

@@ -13,10 +13,10 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.kept_table import KeptTable
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, StateTableSpec
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore

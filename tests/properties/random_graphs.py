@@ -22,7 +22,6 @@ from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
-from dagster_ckpt.operators.shared.checks import updating_checks
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping, Tumbling
@@ -30,6 +29,7 @@ from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
 from dagster_ckpt.operators.windows.windowed_state import WindowOptions
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.properties import steps_in_python
 from tests.properties.changing_rows import KIND, histories
 from tests.properties.steps_in_python import EPOCH
@@ -145,7 +145,7 @@ class Graph:
         found = [Rows(number, SOURCE, changes) for number, changes in enumerate(self.changing)]
         for number, step in enumerate(self.steps, len(found)):
             pipeline = step.operator.pipeline
-            key = None if pipeline.appends else updating_checks.row_key(pipeline)
+            key = None if pipeline.appends else row_key(pipeline)
             found.append(Rows(number, pipeline.output, not pipeline.appends, key))
         return found
 

@@ -15,7 +15,7 @@ from dagster_ckpt.operators.explained.kept import NUMBER_OF_KEYS, Bound
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import RowsFromState
 from dagster_ckpt.operators.registry import as_last_step
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.step_changes import gives_rows
 from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag
 from tests.properties.random_graphs import HISTORIES, SOURCE, Graph, Rows, Step, graphs

@@ -8,8 +8,8 @@ import dagster as dg
 
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
 from dagster_ckpt.operators.column_lineage import Work, columns_of_sources
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 
 COLUMN_SCHEMA = "dagster/column_schema"

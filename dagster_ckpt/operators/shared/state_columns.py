@@ -5,11 +5,12 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.table import KEY_HASH, Hashes
+from dagster_ckpt.protocol.manifest import row_key
 
 HASH = KEY_HASH
 """The hash of a row's key, as a signed number: needed to look up the keys of scanned rows."""
-GROUP = "_group"
-"""The key of a step without keys: always null, the same for all rows. In state tables alone."""
+GROUP = row_key.GROUP
+"""The key of a step without keys."""
 ROW = "_row"
 """Distinguishes rows that are equal in every column (`EpochContext.row_numbers`)."""
 

@@ -29,7 +29,6 @@ from dagster_ckpt.operators.shared.checks.updating_checks import (
     check_keys_stay,
     check_no_event_time,
     check_step,
-    row_key,
 )
 from dagster_ckpt.operators.shared.checks.window_checks import time_of_window
 from dagster_ckpt.operators.shared.ranked.order_by import names_in_order
@@ -39,6 +38,7 @@ from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
 from dagster_ckpt.operators.windows.windowed_state import WindowOptions
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.quantities import Duration, microseconds, milliseconds
 from dagster_ckpt.runtime.declared import row_work
 from dagster_ckpt.runtime.declared.queries import as_dataframe, as_steps

@@ -9,10 +9,10 @@ import pyarrow as pa
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.nullability import widens
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import ROWS_A_PART
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import StoreAddress

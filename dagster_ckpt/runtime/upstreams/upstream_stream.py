@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.nullability import all_nullable_within
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.object_names import folder_of, name_of
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream

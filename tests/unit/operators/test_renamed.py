@@ -9,7 +9,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg, from_pipeline
 from dagster_ckpt.operators.column_lineage import columns_read
 from dagster_ckpt.operators.renamed import Renamed
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from tests.unit.operators.dict_state import DictState
 from tests.unit.operators.streams import build, colliding, context

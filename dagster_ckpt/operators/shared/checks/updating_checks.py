@@ -1,12 +1,10 @@
 """What a step over an upstream table that updates and deletes rows may be."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest import manifest
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
@@ -46,25 +44,6 @@ _WHY: Mapping[str, str] = {
     "process": "a process function receives added rows alone",
 }
 _WHY_ELSE = "this step could not retract its results"
-
-
-def row_key(upstream: Pipeline) -> tuple[str, ...] | None:
-    """The columns that identify the rows of an updating stream's table, or of a step's output that changes.
-
-    Its changes are net by these. They are the key and, for windows with early results, the start of the window; no
-    column for a table of one row. None where rows may be equal in all columns, as those of most joins may: then the
-    changes are net by whole rows.
-    """
-    assert not upstream.appends, "rows of an append-only table may be equal"
-    keys: Sequence[str]
-    if ROW_KEY in upstream.parameters:
-        more: Any = upstream.parameters[ROW_KEY]
-        if more is None:
-            return None
-        keys = list(dict.fromkeys([*upstream.keys, *more]))
-    else:
-        keys = upstream.tables[0].keys
-    return tuple(upstream.name_of(key) for key in keys if key != GROUP)
 
 
 def changes_schema(step: Pipeline) -> pa.Schema:

@@ -12,8 +12,8 @@ from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
 from dagster_ckpt.operators.rows.kept_table import KeptTable, is_kept
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.unit.operators.changing_streams import TWO_TASKS, Changing, Row, bag_of
 
 KIND = pa.field("_change_type", pa.string(), nullable=False)

@@ -10,8 +10,8 @@ import pytest
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import from_pipeline
 from dagster_ckpt.operators.rows.mirror import Mirror
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from tests.unit.operators.changing_streams import TWO_TASKS, Changing, bag_of
 from tests.unit.operators.keyed_streams import Row, Stream, in_any_order, replayed

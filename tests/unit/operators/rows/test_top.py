@@ -9,8 +9,8 @@ from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.rows.top.top import Best, Top
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.unit.operators.changing_streams import TWO_TASKS, Batch, Changing, Row, bag_of, sum_of
 
 KIND = pa.field("_change_type", pa.string(), nullable=False)

@@ -10,8 +10,8 @@ from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.unit.operators.changing_streams import Batch, Changing, again, bag_of
 
 KIND = pa.field("_change_type", pa.string(), nullable=False)

@@ -8,8 +8,8 @@ from dagster_ckpt import agg, over
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.registry import as_last_step
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.runtime.declared.step_parts import StepInput, Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 

@@ -14,10 +14,10 @@ from dagster_ckpt.operators.column_lineage import columns_read
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.rows.mirror import Mirror
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.worlds.task_stream import TaskStream, input_of
 
 MINUTE_US = 60_000_000

@@ -8,8 +8,8 @@ from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.operators.column_lineage import columns_read
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.registry import as_last_step
-from dagster_ckpt.operators.shared.checks.updating_checks import row_key
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.unit.operators.changing_streams import TWO_TASKS, Changing, Row, again, bag_of
 from tests.unit.operators.joins.regular.joined_tables import KIND, LEFT, RIGHT_OTHER, TYPES, Joined, regular_join
 

@@ -8,11 +8,12 @@ from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.sets.set_operation import Kind
-from dagster_ckpt.operators.shared.checks.updating_checks import UNBOUNDED_JOIN, check_step, row_key
+from dagster_ckpt.operators.shared.checks.updating_checks import UNBOUNDED_JOIN, check_step
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 
 KIND = pa.field("_change_type", pa.string())
