@@ -12,6 +12,7 @@ Reading order. Begin with `compiler`.
     groups          aggregates of groups
     aggregates      Spark's aggregates as the engine's
     over_functions  the same for functions over a partition
+    over_algebra    those that are made of plainer ones
     constants       rows that a query has in its text
     sessions        windows of sessions, as keys of an aggregate
     keys            a key's value as columns that a step can have as keys

@@ -15,7 +15,7 @@ _RANKS: Mapping[str, Callable[[], Over]] = {
     "PercentRank": over.percent_rank,
     "CumeDist": over.cume_dist,
 }
-_AGGREGATES: Mapping[str, Callable[..., Over]] = {
+AGGREGATES: Mapping[str, Callable[..., Over]] = {
     "Sum": over.sum,
     "Average": over.avg,
     "Min": over.min,
@@ -31,17 +31,17 @@ _DISTANCES: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("TimestampType", "TimestampNTZType"), ("DayTimeIntervalType",)),
 }
 """Classes of distances' types, by that of what they are between."""
-_PLAIN = (*_WHOLE, "DoubleType", "BooleanType", "StringType")
+PLAIN = (*_WHOLE, "DoubleType", "BooleanType", "StringType")
 """Classes of types of which a default can be."""
 _DAY_US = 24 * 60 * 60 * 1_000_000
 _NO_DISTANCES = ("UnboundedPreceding", "UnboundedFollowing", "CurrentRow")
-_BESIDE: Mapping[str, Callable[..., Over]] = {"Lag": over.lag, "Lead": over.lead}
+BESIDE: Mapping[str, Callable[..., Over]] = {"Lag": over.lag, "Lead": over.lead}
 
 
 def arguments_of(catalyst: Catalyst, function: Expression) -> list[Expression]:
     """The column that the function needs, if any."""
     kind = catalyst.kind(function)
-    if kind in _BESIDE or kind == "NthValue":
+    if kind in BESIDE or kind == "NthValue":
         return [function.input()]
     if kind != "AggregateExpression":
         return []
@@ -59,43 +59,23 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
         return _RANKS[kind]()
     if kind == "NTile":
         return over.ntile(_number(function.buckets(), call))
-    if kind in _BESIDE and not function.ignoreNulls():
+    if kind in BESIDE and not function.ignoreNulls():
         ahead = _number(function.offset(), call)
-        return _BESIDE[kind](columns[0], ahead if kind == "Lead" else -ahead, _default(catalyst, function.default()))
+        return BESIDE[kind](columns[0], ahead if kind == "Lead" else -ahead, _default(catalyst, function.default()))
     frame = _frame(catalyst, call)
     if kind == "NthValue" and not function.ignoreNulls():
         return over.nth_value(columns[0], _number(function.offset(), call), **frame)
     if kind == "AggregateExpression" and not function.isDistinct():
         name = catalyst.kind(function.aggregateFunction())
         skips = name in ("First", "Last") and function.aggregateFunction().ignoreNulls()
-        if name in _AGGREGATES and not skips:
-            return _AGGREGATES[name](*columns, **frame)
+        if name in AGGREGATES and not skips:
+            return AGGREGATES[name](*columns, **frame)
     raise _refused(
         call,
         "use row_number, rank, dense_rank, percent_rank, cume_dist, ntile, lag, lead, nth_value, or first, last, "
         "count, sum, min, max, avg without DISTINCT, or any aggregate without ORDER BY; IGNORE NULLS is for first and "
         "last up to the row",
     )
-
-
-def is_of_groups(catalyst: Catalyst, call: Expression) -> bool:
-    """Whether it is an aggregate of whole partitions that the engine has over groups alone."""
-    function, frame = call.windowFunction(), call.windowSpec().frameSpecification()
-    if catalyst.kind(function) != "AggregateExpression" or catalyst.kind(function.aggregateFunction()) in _AGGREGATES:
-        return False
-    ends = (catalyst.kind(frame.lower()), catalyst.kind(frame.upper()))
-    return ends == ("UnboundedPreceding", "UnboundedFollowing")
-
-
-def skips_nulls(catalyst: Catalyst, call: Expression) -> bool:
-    """Whether it is the first or the last value up to each row that is no null."""
-    function, frame = call.windowFunction(), call.windowSpec().frameSpecification()
-    if catalyst.kind(function) != "AggregateExpression" or not call.windowSpec().orderSpec().size():
-        return False
-    called = function.aggregateFunction()
-    ends = (catalyst.kind(frame.lower()), catalyst.kind(frame.upper()))
-    skips = catalyst.kind(called) in ("First", "Last") and bool(called.ignoreNulls())
-    return skips and ends == ("UnboundedPreceding", "CurrentRow")
 
 
 def _frame(catalyst: Catalyst, call: Expression) -> dict[str, Frame]:
@@ -126,17 +106,6 @@ def _default(catalyst: Catalyst, default: Expression) -> object:
     assert default.foldable(), "others are computed beside the function"
     value, type_ = default.eval(None), catalyst.kind(default.dataType())
     return str(value.toString()) if value is not None and type_ == "StringType" else value
-
-
-def has_other_default(catalyst: Catalyst, call: Expression) -> bool:
-    """Whether it is `lag` or `lead` with a default that the engine has not: of the row, or of another type."""
-    function = call.windowFunction()
-    if catalyst.kind(function) not in _BESIDE or function.ignoreNulls():
-        return False
-    default = function.default()
-    if not default.foldable():
-        return True
-    return default.eval(None) is not None and catalyst.kind(default.dataType()) not in _PLAIN
 
 
 def _check_distances(catalyst: Catalyst, call: Expression, frame: Expression) -> None:

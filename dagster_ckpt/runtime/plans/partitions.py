@@ -11,13 +11,8 @@ from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nod
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column
-from dagster_ckpt.runtime.plans.over_functions import (
-    arguments_of,
-    function_of,
-    has_other_default,
-    is_of_groups,
-    skips_nulls,
-)
+from dagster_ckpt.runtime.plans.over_algebra import in_plainer_functions
+from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of
 from dagster_ckpt.runtime.plans.parts import Part, types_of
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns
 
@@ -129,15 +124,9 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
     calls = _calls_of(catalyst, node)
     if not calls:  # in a LATERAL subquery, if the query reads none of them
         return compiler.below(node).then(lambda plan, _: plan, tuple(each_of(node.output())))
-    of_groups = [each for each in calls if is_of_groups(catalyst, each.child())]
-    if of_groups:
-        return compiler.part(_joined_with_groups(catalyst, node, calls, of_groups))
-    skipping = [each for each in calls if skips_nulls(catalyst, each.child())]
-    if skipping:
-        return compiler.part(_by_values_so_far(catalyst, node, calls, skipping))
-    defaulted = [each for each in calls if has_other_default(catalyst, each.child())]
-    if defaulted:
-        return compiler.part(_or_default(catalyst, node, calls, defaulted))
+    plainer = in_plainer_functions(catalyst, node, calls)
+    if plainer is not None:
+        return compiler.part(plainer)
     rows = _Rows.of(compiler, node)
     if not rows.by:
         rows = rows.in_any_order(catalyst)
@@ -162,80 +151,6 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
     return part.then(
         lambda plan, beside: catalyst.project([*rows.output, *own, *beside], plan), tuple(each_of(node.output()))
     )
-
-
-def _joined_with_groups(
-    catalyst: Catalyst, node: Node, calls: Sequence[Expression], of_groups: Sequence[Expression]
-) -> Node:
-    """The rows beside the aggregates of their partition; the other functions stay over it."""
-    [child] = each_of(node.children())
-    keys = list(each_of(node.partitionSpec()))
-    others = [each for each in calls if each not in of_groups]
-    rows = catalyst.window(others, keys, list(each_of(node.orderSpec())), child) if others else child
-    groups = catalyst.groups(keys, [each.child().windowFunction() for each in of_groups], child)
-    found = list(each_of(groups.output()))
-    beside = catalyst.joined(rows, groups, "Inner", catalyst.same(keys, found[: len(keys)]) if keys else None)
-    values = catalyst.standing_for(found[len(keys) :], [each.toAttribute() for each in of_groups])
-    return catalyst.project([*each_of(rows.output()), *values], beside)
-
-
-def _by_values_so_far(
-    catalyst: Catalyst, node: Node, calls: Sequence[Expression], skipping: Sequence[Expression]
-) -> Node:
-    """First and last values that are no null, found by how many values there are up to a row.
-
-    The last one is the only one of the rows with the same number; the first one is that of the partition, if there is
-    one so far.
-    """
-    [child] = each_of(node.children())
-    keys, order = list(each_of(node.partitionSpec())), list(each_of(node.orderSpec()))
-    values = [arguments_of(catalyst, each.child().windowFunction())[0] for each in skipping]
-    over = catalyst.expressions.WindowExpression
-    counts = [
-        catalyst.alias(over(catalyst.count_of(value), each.child().windowSpec()), "n")
-        for value, each in zip(values, skipping, strict=True)
-    ]
-    others = [each for each in calls if each not in skipping]
-    plan = catalyst.window([*others, *counts], keys, order, child)
-    found = []
-    for call, value, count in zip(skipping, values, counts, strict=True):
-        number = count.toAttribute()
-        if catalyst.kind(call.child().windowFunction().aggregateFunction()) == "Last":
-            alike = [*keys, number]
-            last = catalyst.over_rows(catalyst.greatest_of(value), alike, [], "UnboundedFollowing")
-            plan = catalyst.window([last], alike, [], plan)
-            found.append(last.toAttribute())
-        else:
-            known_first = [catalyst.ascending(catalyst.expressions.IsNull(value)), *order]
-            first = catalyst.over_rows(catalyst.first_of(value), keys, known_first, "CurrentRow")
-            plan = catalyst.window([first], keys, known_first, plan)
-            nothing = catalyst.cast(catalyst.constant(0), number.dataType())
-            found.append(catalyst.only_if(catalyst.expressions.GreaterThan(number, nothing), first.toAttribute()))
-    named = catalyst.standing_for(found, [each.toAttribute() for each in skipping])
-    kept = [*each_of(child.output()), *(each.toAttribute() for each in others)]
-    return catalyst.project([*kept, *named], plan)
-
-
-def _or_default(catalyst: Catalyst, node: Node, calls: Sequence[Expression], defaulted: Sequence[Expression]) -> Node:
-    """`lag` and `lead` without a default, and the default where the partition ends before the row that they look at."""
-    [child] = each_of(node.children())
-    others = [each for each in calls if each not in defaulted]
-    values = [catalyst.alias(catalyst.beside(each.child()), "value") for each in defaulted]
-    # Of a column without nulls it is null where there is no such row.
-    there = [catalyst.alias(catalyst.beside(each.child(), catalyst.constant(1)), "there") for each in defaulted]
-    windows = [*others, *values, *there]
-    plan = catalyst.window(windows, list(each_of(node.partitionSpec())), list(each_of(node.orderSpec())), child)
-    found = [
-        catalyst.expressions.If(
-            catalyst.expressions.IsNull(known.toAttribute()),
-            call.child().windowFunction().default(),
-            value.toAttribute(),
-        )
-        for call, value, known in zip(defaulted, values, there, strict=True)
-    ]
-    named = catalyst.standing_for(found, [each.toAttribute() for each in defaulted])
-    kept = [*each_of(child.output()), *(each.toAttribute() for each in others)]
-    return catalyst.project([*kept, *named], plan)
 
 
 def order_of(catalyst: Catalyst, term: Expression) -> Iterator[tuple[Expression, str]]:
