@@ -10,6 +10,8 @@ from dagster_ckpt.runtime.declared.query_plan import each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
 
 _NESTED = ("array", "map", "struct", "variant")
+_NO_LIMIT = 2**31 - 1
+"""More values than a list can have."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ def call_of(catalyst: Catalyst, call: Expression) -> Call:
         return _count(catalyst, function, where, distinct=bool(call.isDistinct()))
     if call.isDistinct() and name not in (*_OF_DISTINCT, *_IDEMPOTENT):
         raise _refused(call, "DISTINCT is for count, sum, avg, collect_list and listagg")
-    if name in _OF_ONE:
+    if name in _OF_STRUCTS and not call.isDistinct() and _is_struct(function.children().head()):
+        made = _OF_STRUCTS[name](catalyst, function)
+    elif name in _OF_ONE:
         made = _of_one(_OF_DISTINCT.get(name, _OF_ONE[name]) if call.isDistinct() else _OF_ONE[name], function)
     elif name in _OF_TWO:
         make, [one, other] = _OF_TWO[name], each_of(function.children())
@@ -50,7 +54,7 @@ def call_of(catalyst: Catalyst, call: Expression) -> Call:
         raise _refused(call, _INSTEAD.get(name, _ELSE))
     for each in made.arguments:
         if str(each.dataType().typeName()) in _NESTED:
-            raise _refused(call, "it takes no nested values: have the fields of a struct in columns of their own")
+            raise _refused(call, "it takes no such nested values: have their parts in columns of their own")
     return made.where(catalyst, where)
 
 
@@ -94,6 +98,65 @@ def _list(catalyst: Catalyst, call: Expression) -> Call:
         lambda names: [make(names[0])],
         lambda results: catalyst.expressions.KnownNotContainsNull(results[0]),
     )
+
+
+def _is_struct(value: Expression) -> bool:
+    return str(value.dataType().typeName()) == "struct"
+
+
+def _fields(catalyst: Catalyst, value: Expression) -> list[Expression]:
+    return [catalyst.field(value, number) for number in range(len(value.dataType().fields()))]
+
+
+def _there(catalyst: Catalyst, value: Expression) -> Expression:
+    """True where there is a value, else null: rows without one are skipped by it."""
+    return catalyst.only_if(catalyst.expressions.IsNotNull(value), catalyst.constant(True))
+
+
+def _greatest_struct(catalyst: Catalyst, function: Expression) -> Call:
+    """The last row by its fields, of which a null is the least."""
+    [value] = each_of(function.children())
+    arguments = [_there(catalyst, value), *_fields(catalyst, value)]
+    return Call(arguments, lambda names: [agg.last(names[1:], by=names[0])])
+
+
+def _least_struct(catalyst: Catalyst, function: Expression) -> Call:
+    """The first row by its fields, each behind whether it is there: a null is the least."""
+    [value] = each_of(function.children())
+    fields = _fields(catalyst, value)
+    pairs = [part for each in fields for part in (catalyst.expressions.IsNotNull(each), each)]
+
+    def least(results: Sequence[Expression]) -> Expression:
+        found = [(f"f{number}", catalyst.field(results[0], 2 * number + 1)) for number in range(len(fields))]
+        return catalyst.only_if(catalyst.expressions.IsNotNull(results[0]), catalyst.struct(found))
+
+    return Call([_there(catalyst, value), *pairs], lambda names: [agg.first(names[1:], by=names[0])], least)
+
+
+def _list_of_structs(catalyst: Catalyst, function: Expression) -> Call:
+    """All structs, in the order of their fields."""
+    [value, *_] = each_of(function.children())
+    return Call(
+        [_there(catalyst, value), *_fields(catalyst, value)],
+        lambda names: [agg.collect(names[1:], _NO_LIMIT, by=names[0])],
+        lambda results: catalyst.expressions.KnownNotContainsNull(results[0]),
+    )
+
+
+def _struct_by(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Expression], Call]:
+    """The struct of the row that comes first or last by another value."""
+
+    def made(catalyst: Catalyst, function: Expression) -> Call:
+        value, by, *_ = each_of(function.children())
+        known, fields = catalyst.expressions.IsNotNull(value), _fields(catalyst, value)
+
+        def of(results: Sequence[Expression]) -> Expression:
+            found = [(f"f{number}", catalyst.field(results[0], number + 1)) for number in range(len(fields))]
+            return catalyst.only_if(catalyst.field(results[0], 0), catalyst.struct(found))
+
+        return Call([by, known, *fields], lambda names: [make(names[1:], by=names[0])], of)
+
+    return made
 
 
 def _text(catalyst: Catalyst, call: Expression) -> Call:
@@ -251,6 +314,14 @@ _OTHERS: Mapping[str, Callable[[Catalyst, Expression], Call]] = {
     "RegrReplacement": _times_count(agg.var_pop),
     "RegrSXY": _times_count(agg.covar_pop),
 }
+_OF_STRUCTS: Mapping[str, Callable[[Catalyst, Expression], Call]] = {
+    "CollectList": _list_of_structs,
+    "Max": _greatest_struct,
+    "MaxBy": _struct_by(agg.last),
+    "Min": _least_struct,
+    "MinBy": _struct_by(agg.first),
+}
+"""Those that take structs, whose fields are columns of the engine's aggregate."""
 _IDEMPOTENT = (
     "Min",
     "Max",
