@@ -24,6 +24,8 @@ def local_spark(settings: Mapping[str, str] = NO_MORE) -> Iterator[SparkSession]
         .config("spark.driver.extraJavaOptions", _JAVA_OPTIONS)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        # Plans of queries that have ended fill the memory of a run of hours.
+        .config("spark.sql.ui.retainedExecutions", "1")
         # Queries in batch shuffle a handful of rows: into Spark's 200 pieces takes them twice the time.
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")  # wherever the tests run

@@ -1,5 +1,6 @@
 """Random queries over random tables: after every epoch the stream's table is what Spark gives in batch."""
 
+import gc
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -55,6 +56,8 @@ def test_the_table_is_what_the_query_gives_in_batch(spark: SparkSession, part: i
         except InvalidPipelineError as error:
             event(f"refused: {str(error).split(':')[0][:80]}")
             assume(False)
+        finally:
+            gc.collect()  # plans in the JVM live as long as what names them in Python
         assert stream.epochs
         for epoch in range(1, len(stream.epochs) + 1):
             table = stream.table(OPENED + epoch).to_pylist()

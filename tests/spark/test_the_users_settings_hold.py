@@ -43,6 +43,7 @@ def test_what_was_set_or_unset_on_the_users_session_is_so_on_the_streams(user: S
     own = {name: value for name, value in opened.conf.getAll.items() if user.conf.getAll.get(name) != value}
     assert set(own) == {
         RULES,
+        "parquet.filter.dictionary.enabled",
         "spark.sql.adaptive.enabled",
         "spark.sql.streaming.checkpointFileManagerClass",
         "spark.sql.streaming.fileSource.log.compactInterval",
