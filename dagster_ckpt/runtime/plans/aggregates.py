@@ -108,6 +108,11 @@ def _fields(catalyst: Catalyst, value: Expression) -> list[Expression]:
     return [catalyst.field(value, number) for number in range(len(value.dataType().fields()))]
 
 
+def _struct_of(catalyst: Catalyst, row: Expression, places: Sequence[int]) -> Expression:
+    """A struct of the fields at these places of another; the call's type has their names."""
+    return catalyst.struct([(f"f{at}", catalyst.field(row, place)) for at, place in enumerate(places)])
+
+
 def _there(catalyst: Catalyst, value: Expression) -> Expression:
     """True where there is a value, else null: rows without one are skipped by it."""
     return catalyst.only_if(catalyst.expressions.IsNotNull(value), catalyst.constant(True))
@@ -123,12 +128,11 @@ def _greatest_struct(catalyst: Catalyst, function: Expression) -> Call:
 def _least_struct(catalyst: Catalyst, function: Expression) -> Call:
     """The first row by its fields, each behind whether it is there: a null is the least."""
     [value] = each_of(function.children())
-    fields = _fields(catalyst, value)
-    pairs = [part for each in fields for part in (catalyst.expressions.IsNotNull(each), each)]
+    pairs = [part for each in _fields(catalyst, value) for part in (catalyst.expressions.IsNotNull(each), each)]
 
     def least(results: Sequence[Expression]) -> Expression:
-        found = [(f"f{number}", catalyst.field(results[0], 2 * number + 1)) for number in range(len(fields))]
-        return catalyst.only_if(catalyst.expressions.IsNotNull(results[0]), catalyst.struct(found))
+        values = _struct_of(catalyst, results[0], range(1, len(pairs), 2))
+        return catalyst.only_if(catalyst.expressions.IsNotNull(results[0]), values)
 
     return Call([_there(catalyst, value), *pairs], lambda names: [agg.first(names[1:], by=names[0])], least)
 
@@ -151,8 +155,8 @@ def _struct_by(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Expressi
         known, fields = catalyst.expressions.IsNotNull(value), _fields(catalyst, value)
 
         def of(results: Sequence[Expression]) -> Expression:
-            found = [(f"f{number}", catalyst.field(results[0], number + 1)) for number in range(len(fields))]
-            return catalyst.only_if(catalyst.field(results[0], 0), catalyst.struct(found))
+            values = _struct_of(catalyst, results[0], range(1, len(fields) + 1))
+            return catalyst.only_if(catalyst.field(results[0], 0), values)
 
         return Call([by, known, *fields], lambda names: [make(names[1:], by=names[0])], of)
 
