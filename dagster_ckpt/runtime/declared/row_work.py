@@ -57,18 +57,11 @@ def with_columns(rows: "DataFrame", columns: "Mapping[str, str | Column]") -> "D
 
 def stand_in(session: "SparkSession", schema: pa.Schema) -> "DataFrame":
     """No row, with these columns."""
-    internal: Any = session
-    type_ = internal._jsparkSession.parseDataType(to_spark_schema(schema).json())  # noqa: SLF001
-    return without_rows(session, type_)
-
-
-def without_rows(session: "SparkSession", type_: Any) -> "DataFrame":
-    """No row, with the columns of a struct type in the JVM."""
     from pyspark.sql import DataFrame
 
     internal: Any = session  # in Python it would start a job of no tasks
-    nothing = java_class(session, "java.util.ArrayList")()
-    return DataFrame(internal._jsparkSession.createDataFrame(nothing, type_), session)  # noqa: SLF001
+    own, nothing = internal._jsparkSession, java_class(session, "java.util.ArrayList")()  # noqa: SLF001
+    return DataFrame(own.createDataFrame(nothing, own.parseDataType(to_spark_schema(schema).json())), session)
 
 
 def text_of_condition(condition: "str | Column") -> str:

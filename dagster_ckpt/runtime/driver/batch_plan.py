@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.spark.jvm import java_class, scala_seq
+from dagster_ckpt.runtime.spark.jvm import frame_of_rdd, java_class, scala_seq
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,6 @@ class BatchPlan:
 
 def _stand_in(rows: DataFrame) -> DataFrame:
     """Rows of which Spark knows nothing but their columns, so that it concludes nothing from there being none."""
-    session: Any = rows.sparkSession
-    columns: Any = rows
-    schema = columns._jdf.schema()  # noqa: SLF001  (as it is in the JVM)
-    nothing = session.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001  (Spark exposes it nowhere else)
-    return DataFrame(session._jsparkSession.internalCreateDataFrame(nothing, schema, False), session)  # noqa: SLF001
+    internal: Any = rows
+    nothing = internal.sparkSession.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001  (Spark exposes it nowhere else)
+    return frame_of_rdd(rows.sparkSession, nothing, internal._jdf.schema())  # noqa: SLF001

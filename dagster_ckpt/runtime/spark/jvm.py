@@ -1,9 +1,9 @@
-"""Classes of Spark's JVM, by their full names, and sequences of Scala's."""
+"""Classes of Spark's JVM, by their full names, sequences of Scala's, and DataFrames of an RDD."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 
 def java_class(session: SparkSession, name: str) -> Any:
@@ -18,3 +18,9 @@ def java_class(session: SparkSession, name: str) -> Any:
 def scala_seq(session: SparkSession, items: Iterable[Any]) -> Any:
     """A sequence of Scala's."""
     return java_class(session, "org.apache.spark.api.python.PythonUtils").toSeq(list(items))
+
+
+def frame_of_rdd(session: SparkSession, rows: Any, schema: Any) -> DataFrame:
+    """A DataFrame of an RDD of Spark's internal rows, with the columns of a struct type in the JVM."""
+    made = session._jsparkSession.internalCreateDataFrame(rows, schema, False)  # noqa: SLF001  (as above)
+    return DataFrame(made, session)

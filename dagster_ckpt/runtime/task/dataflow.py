@@ -17,6 +17,7 @@ from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
+from dagster_ckpt.runtime.spark.jvm import frame_of_rdd
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.epoch_task import PassedOn, TaskSetup, epoch_task
 from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
@@ -171,10 +172,9 @@ def _once(changes: DataFrame, stage: Stage) -> DataFrame:
     if changes.isStreaming:  # only analysed, to check it
         return changes.toDF(*numbers, task).select(numbers).toDF(*names)
     shuffled: Any = changes.repartitionById(tasks, F.col(task))
-    session: Any = changes.sparkSession
     rows = shuffled._jdf.queryExecution().toRdd()  # noqa: SLF001  (Spark exposes it nowhere else)
-    same = session._jsparkSession.internalCreateDataFrame(rows, shuffled._jdf.schema(), False)  # noqa: SLF001
-    return DataFrame(same, session).toDF(*numbers, task).select(numbers).toDF(*names)
+    same = frame_of_rdd(changes.sparkSession, rows, shuffled._jdf.schema())  # noqa: SLF001
+    return same.toDF(*numbers, task).select(numbers).toDF(*names)
 
 
 def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str]]:
