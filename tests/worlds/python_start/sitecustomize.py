@@ -1,7 +1,7 @@
 """Every Python process that the tests start, directly or through Spark, runs this first: its folder is in PYTHONPATH.
 
-Spark's Python processes take PySpark from an archive of its sources, and each compiles them anew, which takes longer
-than all else that a process begins with. Where PySpark is installed it is compiled.
+Spark puts an archive of PySpark's sources first on the path, and Python compiles them again in every process: most of
+its start-up time. The installed package is already compiled.
 """
 
 import sys
