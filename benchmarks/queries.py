@@ -102,19 +102,19 @@ def run_query_race(race: QueryRace, folder: Path, tell: Tell) -> dict[str, objec
     rival = _rival(spark, race, text, inbox, folder, files)
     sides: dict[Name, Side] = {Name.OURS: ours} if rival.query is None else {Name.OURS: ours, Name.SPARK: rival.query}
     seconds: dict[str, list[list[float]]] = {name: [] for name in sides}
-    batch_seconds = []
+    batch_seconds, session = [], rivals_session(spark)
     for turn in range(1, race.rounds + 1):
         files = inbox.put((race.warm + race.counted) * race.rows, race.rows)
         for name, side in sides.items():
             tell(f"{name}, round {turn} of {race.rounds}")
             seconds[name].append([round(one, 4) for one in worked(name, side, files)[race.warm :]])
         tell(f"{Name.BATCH}, round {turn} of {race.rounds}")
-        session = _in_batch(spark, inbox)
+        inbox.batch(session)
         batch_seconds.append(round(_batch_seconds(session, text), 4))
     tell("is the table right?")
     found, expected = (
         _digest(SparkReader(rivals_session(spark), store.as_uri()).read(NAME)),
-        _digest(_in_batch(spark, inbox).sql(text)),
+        _digest(session.sql(text)),  # no row has come since
     )
     if found != expected:
         raise RuntimeError(f"the table is wrong. query={race.query}, table={found}, batch={expected}")
@@ -165,13 +165,6 @@ def _rival(spark: SparkSession, race: QueryRace, text: str, inbox: Inbox, folder
         else:
             return _Rival(query, mode, refusal)
     return _Rival(None, None, refusal)
-
-
-def _in_batch(spark: SparkSession, inbox: Inbox) -> SparkSession:
-    """A session in which the query's tables have the rows of now."""
-    session = rivals_session(spark)
-    inbox.batch(session)
-    return session
 
 
 def _batch_seconds(session: SparkSession, text: str) -> float:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
+from benchmarks.report.page import table_of
 from dagster_ckpt.runtime.driver.epoch_driver import EpochDriver
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
 
@@ -89,6 +90,4 @@ class Phases:
 def table(measured: Mapping[int, Mapping[str, float]]) -> str:
     """The phases, with a column for each number of rows."""
     head = ["", *(f"{rows:,} rows" for rows in measured)]
-    lines = [head, ["---"] * len(head)]
-    lines += [[name, *(f"{found[name]:.0f} ms" for found in measured.values())] for name in PHASES]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return table_of(head, [[name, *(f"{found[name]:.0f} ms" for found in measured.values())] for name in PHASES])

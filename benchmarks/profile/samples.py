@@ -65,7 +65,7 @@ class Profile:
         yield
         spent_ms = self._jvm_ms() - spent_ms
         recording.stop()
-        recording.dump(java_class(self._spark, "java.nio.file.Path").of(str(flight), self._no_more()))
+        recording.dump(self._path_of(flight))
         recording.close()
         python.send_signal(signal.SIGINT)
         _, errors = python.communicate(timeout=60)
@@ -81,14 +81,12 @@ class Profile:
         fields = Path(f"/proc/{gateway.proc.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:13])) * 1_000 / os.sysconf("SC_CLK_TCK")
 
-    def _no_more(self) -> Any:
-        gateway: Any = self._spark.sparkContext._gateway  # noqa: SLF001  (Java's varargs)
-        return gateway.new_array(gateway.jvm.java.lang.String, 0)
+    def _path_of(self, file: Path) -> Any:
+        return java_class(self._spark, "java.io.File")(str(file)).toPath()
 
     def _jvm_stacks(self, flight: Path) -> Stacks:
-        path = java_class(self._spark, "java.nio.file.Path").of(str(flight), self._no_more())
         found: Stacks = defaultdict(float)
-        for event in java_class(self._spark, "jdk.jfr.consumer.RecordingFile").readAllEvents(path):
+        for event in java_class(self._spark, "jdk.jfr.consumer.RecordingFile").readAllEvents(self._path_of(flight)):
             trace = event.getStackTrace()
             if trace is None:
                 continue

@@ -37,7 +37,7 @@ def _marked(figures: Figures, cell: str, name: str) -> str:
 
 
 def _goals(figures: Figures) -> str:
-    return _table(
+    return table_of(
         ["work", "must", "aim", "measured", ""],
         [
             [
@@ -78,7 +78,7 @@ def _native(figures: Figures) -> str:
             if ours is not None and theirs is not None and faster is not None:
                 rows.append([*_where(figures, cell, size_), *_speed(ours), *_speed(theirs), times(faster)])
     head = ["keys", "drawn", "rows a trigger", f"{Name.OURS}, rows/s", "p50", "p95"]
-    return _table([*head, f"{Name.NATIVE}, rows/s", "p50", "p95", "times as fast"], rows)
+    return table_of([*head, f"{Name.NATIVE}, rows/s", "p50", "p95", "times as fast"], rows)
 
 
 def _share(figures: Figures) -> str:
@@ -92,7 +92,7 @@ def _share(figures: Figures) -> str:
                 took = [duration(typical), duration(least), duration(typical - least), f"{faster * 100:.0f} %"]
                 rows.append([*_where(figures, cell, size_), *took])
     head = ["keys", "drawn", "rows a trigger", f"{Name.OURS}, p50", f"{Name.NOTHING}, p50", "our own share"]
-    return _table([*head, "ours, of its rows/s"], rows)
+    return table_of([*head, "ours, of its rows/s"], rows)
 
 
 def _python(figures: Figures) -> str:
@@ -104,7 +104,7 @@ def _python(figures: Figures) -> str:
                 rivals = [_rival(figures, cell, size_, rival) for rival in _RIVALS]
                 rows.append([*_where(figures, cell, size_), *_speed(ours)[:2], *rivals])
     head = ["keys", "drawn", "rows a trigger", f"{Name.OURS}, rows/s", "p50"]
-    return _table([*head, *(f"{rival}, rows/s (ours is)" for rival in _RIVALS)], rows)
+    return table_of([*head, *(f"{rival}, rows/s (ours is)" for rival in _RIVALS)], rows)
 
 
 def _rival(figures: Figures, cell: str, rows: int, rival: Name) -> str:
@@ -124,7 +124,7 @@ def _speed(timing: Timing) -> list[str]:
 def _steps(figures: Figures) -> str:
     head = ["step", "keys in use", "rows a trigger", f"{Name.OURS}, rows/s", "p50", "p95"]
     head = [*head, f"{Name.SPARK}, rows/s", "p50", "p95", "times as fast", "our state", "against live rows alone"]
-    return _table(head, [_stepped(figures, each) for each in figures.stepped()])
+    return table_of(head, [_stepped(figures, each) for each in figures.stepped()])
 
 
 def _stepped(figures: Figures, step: Stepped) -> list[str]:
@@ -150,7 +150,7 @@ def _graph(figures: Figures) -> str:
                 size_ = _marked(figures, cell, count(timing.rows))
                 more = "" if shape is Shape.ONE else f"{times_as_fast(one, timing):.2f} x"
                 rows.append([size_, shape, *_speed(timing), more])
-    return _table(["rows a trigger", "graph", "rows/s", "p50", "p95", "time against one step's"], rows)
+    return table_of(["rows a trigger", "graph", "rows/s", "p50", "p95", "time against one step's"], rows)
 
 
 def _tables(figures: Figures) -> str:
@@ -158,7 +158,7 @@ def _tables(figures: Figures) -> str:
     firsts = {each.settings["table"]: each for each in reversed(tables)}
     head = ["step", "keys", "state", "rows a trigger", "p50", "p95", "against the first"]
     rows = [_tabled(figures, each, firsts[each.settings["table"]]) for each in tables]
-    return _table([*head, "of it the last step", "against the first"], rows)
+    return table_of([*head, "of it the last step", "against the first"], rows)
 
 
 def _tabled(figures: Figures, each: Tabled, first: Tabled) -> list[str]:
@@ -179,46 +179,40 @@ def _tabled(figures: Figures, each: Tabled, first: Tabled) -> list[str]:
 def _nexmark(figures: Figures) -> str:
     head = ["query", "events before", "events a trigger", f"{Name.OURS}, p50", "p95", "state", f"{Name.SPARK}, p50"]
     head = [*head, "times as fast", Name.BATCH, "times as fast", "compiled in, first", "again"]
-    return _table(head, [_queried(figures, each) for each in figures.queried("nexmark")])
+    return table_of(head, [_queried(figures, each) for each in figures.queried("nexmark")])
 
 
 def _tpch(figures: Figures) -> str:
     head = ["query", f"{Name.OURS}, p50", "p95", "state", Name.BATCH, "times as fast", "compiled in, first", "again"]
-    return _table(head, [_of_changes(figures, each) for each in figures.queried("tpch")])
+    return table_of(head, [_of_changes(figures, each) for each in figures.queried("tpch")])
 
 
 def _of_changes(figures: Figures, each: Queried) -> list[str]:
-    typical = p50(each.ours.seconds)
-    return [
-        _marked(figures, each.cell, f"Q{int(each.settings['query'])}"),
-        duration(typical),
-        duration(p95(each.ours.seconds)),
-        size(each.state_bytes),
-        duration(each.batch_s),
-        times(each.batch_s / typical),
-        duration(each.compile_seconds[0]),
-        duration(p50(each.compile_seconds[1:])),
-    ]
+    name = _marked(figures, each.cell, f"Q{int(each.settings['query'])}")
+    return [name, *_ours(each), *_in_batch(each)]
 
 
 def _queried(figures: Figures, each: Queried) -> list[str]:
-    typical = p50(each.ours.seconds)
     if each.sparks is None:
         sparks = ["refuses it", ""]
     else:
         sparks = [f"{duration(p50(each.sparks.seconds))} ({each.mode})", times(times_as_fast(each.ours, each.sparks))]
+    name = _marked(figures, each.cell, str(each.settings["query"]))
+    return [name, count(each.settings["history"]), count(each.ours.rows), *_ours(each), *sparks, *_in_batch(each)]
+
+
+def _ours(each: Queried) -> list[str]:
+    return [duration(p50(each.ours.seconds)), duration(p95(each.ours.seconds)), size(each.state_bytes)]
+
+
+def _in_batch(each: Queried) -> list[str]:
+    """What the batch takes, how many times our triggers' time that is, and what the compilations take."""
+    first, *again = each.compile_seconds
     return [
-        _marked(figures, each.cell, str(each.settings["query"])),
-        count(each.settings["history"]),
-        count(each.ours.rows),
-        duration(typical),
-        duration(p95(each.ours.seconds)),
-        size(each.state_bytes),
-        *sparks,
         duration(each.batch_s),
-        times(each.batch_s / typical),
-        duration(each.compile_seconds[0]),
-        duration(p50(each.compile_seconds[1:])),
+        times(each.batch_s / p50(each.ours.seconds)),
+        duration(first),
+        duration(p50(again)),
     ]
 
 
@@ -226,7 +220,7 @@ def _growth(figures: Figures) -> str:
     grown = figures.grown()
     head = ["keys", "state", "rows a trigger", "p50", "p95", "p95 / p50", "against the first"]
     merged = ["rows merged an epoch, median", "most / median", "recovery, beyond an empty stream's"]
-    return _table([*head, *merged], [_grown(figures, each, grown[0]) for each in grown])
+    return table_of([*head, *merged], [_grown(figures, each, grown[0]) for each in grown])
 
 
 def _grown(figures: Figures, grown: Grown, first: Grown) -> list[str]:
@@ -249,7 +243,7 @@ def _grown(figures: Figures, grown: Grown, first: Grown) -> list[str]:
 def _engine(figures: Figures) -> str:
     alone = figures.alone()
     head = ["keys", "of them one task's", "state", "rows an epoch", "p50", "p95", "against the first"]
-    return _table([*head, "rows merged an epoch, median"], [_alone(figures, each, alone[0]) for each in alone])
+    return table_of([*head, "rows merged an epoch, median"], [_alone(figures, each, alone[0]) for each in alone])
 
 
 def _alone(figures: Figures, alone: Grown, first: Grown) -> list[str]:
@@ -278,7 +272,7 @@ def _commit(figures: Figures) -> str:
                 *map(duration, (p50(seconds), p95(seconds))),
             ]
         )
-    return _table(["shards", "runs in each", "commits", "p50", "p95"], rows)
+    return table_of(["shards", "runs in each", "commits", "p50", "p95"], rows)
 
 
 def _circumstances(figures: Figures) -> str:
@@ -294,7 +288,7 @@ def _circumstances(figures: Figures) -> str:
         for cell, measured in figures.measured.items()
     ]
     machines = dict.fromkeys(_machine(measured) for measured in figures.measured.values())
-    table = _table(["cell", "measured", "commit", "took", "fsync of 64 KiB", "by"], rows)
+    table = table_of(["cell", "measured", "commit", "took", "fsync of 64 KiB", "by"], rows)
     return "\n\n".join([*machines, table])
 
 
@@ -312,7 +306,7 @@ def _picture(figures: Figures) -> str:
     return f"![Rows a second by batch size, and trigger time by state size]({PICTURE}){mark}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) if len(lines) > 2 else "Not measured yet."
 

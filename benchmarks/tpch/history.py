@@ -69,7 +69,7 @@ def _tell(
         version = np.where(came | updated, epoch, np.where(goes, -1, version))
         ops = np.where(came, "c", "u")[came | updated]
         new = versions[epoch].filter(came | updated)
-        changes.append(pa.concat_tables([_changed(new, ops, epoch), _changed(gone, np.full(len(gone), "d"), epoch)]))
+        changes.append(pa.concat_tables([changed(new, ops, epoch), changed(gone, np.full(len(gone), "d"), epoch)]))
         states.append(_of(versions, version))
 
 
@@ -78,6 +78,7 @@ def _of(versions: list[pa.Table], version: np.typing.NDArray[np.int64]) -> pa.Ta
     return pa.concat_tables([table.filter(version == number) for number, table in enumerate(versions)])
 
 
-def _changed(rows: pa.Table, ops: np.typing.NDArray[np.str_], epoch: int) -> pa.Table:
+def changed(rows: pa.Table, ops: np.typing.NDArray[np.str_], epoch: int) -> pa.Table:
+    """The rows as changes, each with what happens to it, and the epoch."""
     rows = rows.append_column(OP, pa.array(ops, pa.string()))
     return rows.append_column(VERSION, pa.array(np.full(len(rows), epoch), pa.int64()))

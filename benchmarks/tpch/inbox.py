@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.inputs import put_file
 from benchmarks.tpch.changing import Change, ChangingTable
-from benchmarks.tpch.history import OP, VERSION
+from benchmarks.tpch.history import OP, VERSION, changed
 from benchmarks.tpch.tables import KEYS, tables
 from dagster_ckpt import Stream, changes_from
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
@@ -51,12 +51,10 @@ class TradeInbox:
 
     def stream(self, session: SparkSession, delay: str | None = None) -> Mapping[str, Stream | DataFrame]:
         """The tables by name, a file of each a trigger. They have no event time that a watermark could follow."""
-        found: dict[str, Stream | DataFrame] = {}
-        for name, table in self._tables.items():
-            schema = to_spark_schema(_changed(table.rows.schema.empty_table(), "c", 0).schema)
-            rows = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self._folder / name))
-            found[name] = changes_from(rows, "op-column", op=OP, key=KEYS[name], sequence=VERSION, exclude=VERSION)
-        return found
+        return {
+            name: changing_table(session, name, self._folder / name, _changes_of(table.rows.slice(0, 0), "c", 0).schema)
+            for name, table in self._tables.items()
+        }
 
     def batch(self, session: SparkSession) -> None:
         """Give the tables their names, with the rows that they have after all files."""
@@ -67,11 +65,17 @@ class TradeInbox:
 
     def _put(self, changes: Mapping[str, Sequence[Change]]) -> None:
         for name, parts in changes.items():
-            rows = pa.concat_tables([_changed(rows, op, self._files) for rows, op in parts])
+            rows = pa.concat_tables([_changes_of(rows, op, self._files) for rows, op in parts])
             put_file(self._folder / name, self._files, rows)
         self._files += 1
 
 
-def _changed(rows: pa.Table, op: str, version: int) -> pa.Table:
-    rows = rows.append_column(OP, pa.array(np.full(len(rows), op), pa.string()))
-    return rows.append_column(VERSION, pa.array(np.full(len(rows), version), pa.int64()))
+def _changes_of(rows: pa.Table, op: str, file: int) -> pa.Table:
+    return changed(rows, np.full(len(rows), op), file)
+
+
+def changing_table(session: SparkSession, name: str, folder: Path, schema: pa.Schema) -> Stream:
+    """A table of TPC-H whose files have changes of this schema, one of them a trigger."""
+    reader = session.readStream.schema(to_spark_schema(schema)).option("maxFilesPerTrigger", 1)
+    changes = reader.parquet(str(folder))
+    return changes_from(changes, "op-column", op=OP, key=KEYS[name], sequence=VERSION, exclude=VERSION)

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.tpch.history import OP, VERSION, arrivals, history
+from benchmarks.tpch.history import arrivals, history
+from benchmarks.tpch.inbox import changing_table
 from benchmarks.tpch.queries import QUERIES, tables_of
-from benchmarks.tpch.tables import KEYS
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
-from dagster_ckpt.runtime.declared.changes_from import changes_from
 from dagster_ckpt.runtime.declared.pipeline import build_dataflow
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
@@ -63,11 +62,10 @@ class World:
         return {name: self._table(session, name) for name in tables_of(query)}
 
     def _table(self, session: SparkSession, name: str) -> Stream | DataFrame:
+        if self.changes:
+            return changing_table(session, name, self.folder / name, self.schemas[name])
         reader = session.readStream.schema(to_spark_schema(self.schemas[name])).option("maxFilesPerTrigger", 1)
-        rows = reader.parquet(str(self.folder / name))
-        if not self.changes:
-            return rows
-        return changes_from(rows, "op-column", op=OP, key=KEYS[name], sequence=VERSION, exclude=VERSION)
+        return reader.parquet(str(self.folder / name))
 
     def in_batch(self, spark: SparkSession, query: str, epoch: int) -> DataFrame:
         """What the query gives for the tables as they are behind an epoch."""
