@@ -22,7 +22,7 @@ def local_spark(settings: Mapping[str, str] = NO_MORE) -> Iterator[SparkSession]
         SparkSession.builder.master("local[2]")
         .appName("dagster-ckpt-tests")
         .config("spark.driver.extraJavaOptions", _JAVA_OPTIONS)
-        .config("spark.driver.memory", "8g" if TIMES > 1 else "1g")  # each session leaves megabytes
+        .config("spark.driver.memory", "2g" if TIMES > 1 else "1g")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         # Plans of queries that have ended fill the memory of a run of hours.

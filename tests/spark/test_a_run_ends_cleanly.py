@@ -1,10 +1,13 @@
 """How a run ends: its time is up, it was stopped, it was interrupted; and what it leaves behind."""
 
+import gc
 import json
 import os
 import signal
 import tempfile
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dagster_ckpt import agg
 from dagster_ckpt.clock import SystemClock
@@ -94,6 +99,29 @@ def test_a_stopped_run_finishes_the_epoch_in_progress(stream: StreamUnderTest, i
     assert len(stream.epochs) in {1, 2}
     assert stream.rows() == [{"k": "a", "n": len(stream.epochs)}]
     assert lease_of(stream)["closed"] == "a drain request"
+
+
+def test_nothing_keeps_a_query_that_has_ended(
+    stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries: list[weakref.ref[StreamingQuery]] = []
+    start = DataStreamWriter.start
+
+    def seen(writer: DataStreamWriter) -> StreamingQuery:
+        query = start(writer)
+        queries.append(weakref.ref(query))
+        return query
+
+    monkeypatch.setattr(DataStreamWriter, "start", seen)
+    drop(inbox, 0, pa.table({"k": ["a"]}))
+    stream.run(counting(inbox))
+    assert len(queries) == 1
+    ends = time.monotonic() + 60
+    while queries[0]() is not None and time.monotonic() < ends:  # the thread that waited for its end is still ending
+        gc.collect()
+        time.sleep(0.05)
+    # The JVM keeps all of its plans, its session and its sources as long as Python keeps it.
+    assert queries[0]() is None
 
 
 def test_a_drain_request_in_the_store_ends_one_run_and_not_the_next(stream: StreamUnderTest, inbox: Path) -> None:

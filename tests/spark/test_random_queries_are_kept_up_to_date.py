@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.plans import stand_ins
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from tests.spark.input_files import drop
@@ -57,7 +58,9 @@ def test_the_table_is_what_the_query_gives_in_batch(spark: SparkSession, part: i
             event(f"refused: {str(error).split(':')[0][:80]}")
             assume(False)
         finally:
-            gc.collect()  # plans in the JVM live as long as what names them in Python
+            # Plans in the JVM live as long as what names them in Python, and this names thousands.
+            stand_ins._streams.clear()
+            gc.collect()
         assert stream.epochs
         for epoch in range(1, len(stream.epochs) + 1):
             table = stream.table(OPENED + epoch).to_pylist()

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -43,7 +44,7 @@ class EpochQuery:
 
     def start(self, writer: DataStreamWriter) -> None:
         """Start the query. Raises Spark's errors about its plan."""
-        self._query = writer.foreachBatch(self._hand_over).start()
+        self._query = writer.foreachBatch(_unowned(self._hand_over)).start()
         threading.Thread(target=self._await_end, args=(self._query,), name="query-end", daemon=True).start()
 
     def wait(self, timeout_s: float) -> bool:
@@ -173,6 +174,23 @@ def did_not_start(error: BaseException) -> bool:
     On a busy host it takes longer; nothing is wrong with the stream then.
     """
     return isinstance(error, PySparkException) and "Python worker failed to connect back" in str(error)
+
+
+def _unowned(work: Work) -> Work:
+    """`work`, without keeping the object that it is a method of.
+
+    Python keeps what it has handed to the JVM until the JVM drops it. The JVM keeps it with the query, and the query
+    until Python drops it: nothing of a query that has ended would ever be freed, in either of the two.
+    """
+    method = weakref.WeakMethod(work)
+
+    def call(frame: DataFrame, batch_id: int) -> None:
+        found = method()
+        if found is None:
+            raise RuntimeError(f"nothing waits for the query of micro-batch {batch_id} any more")
+        found(frame, batch_id)
+
+    return call
 
 
 def _stop(query: StreamingQuery) -> None:
