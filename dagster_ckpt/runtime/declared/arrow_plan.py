@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, kind_of, plan_of
+from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, kind_of, plan_of
 from dagster_ckpt.runtime.task.arrow_work import ArrowValue, ArrowWork, ColumnAt, Remainder, Widened
 
 if TYPE_CHECKING:
@@ -29,13 +29,11 @@ def arrow_work_of(rows: "DataFrame", worked: "DataFrame", names: Sequence[str]) 
         if kind_of(node) == "Project":
             projects.append(node)
         [node] = children
-    columns: _Columns = {column_number(each): ColumnAt(place) for place, each in enumerate(each_of(node.output()))}
+    columns: _Columns = {number: ColumnAt(place) for place, (_, number) in enumerate(columns_of(node.output()))}
     for project in reversed(projects):
         values = {column_number(each): _value(each, columns) for each in each_of(project.projectList())}
         columns = {number: value for number, value in values.items() if value is not None}
-    by_name = {
-        str(each.name()): columns.get(column_number(each)) for each in reversed(list(each_of(plan_of(worked).output())))
-    }
+    by_name = {name: columns.get(number) for name, number in reversed(columns_of(plan_of(worked).output()))}
     found = tuple(value for name in names if (value := by_name.get(name)) is not None)
     return found if len(found) == len(names) else None
 

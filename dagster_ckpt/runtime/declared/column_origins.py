@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dagster_ckpt.operators.column_lineage import Work
-from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, kind_of, leaves, plan_of
+from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, kind_of, leaves, plan_of
 from dagster_ckpt.runtime.declared.stream import Stream
 
 _BY_COLUMN = {
@@ -49,14 +49,14 @@ def _columns_read(plan: Any, base: Any) -> Mapping[str, tuple[str, ...]]:
     if found is None:
         return {}
     # The first of a name, as the tasks read it.
-    columns = reversed([(str(each.name()), column_number(each)) for each in each_of(plan.output())])
+    columns = reversed(columns_of(plan.output()))
     return {name: found[number] for name, number in columns if number in found}
 
 
 def _origins(node: Any, base: Any) -> _Origins | None:
     """The origins of all columns of a plan. None: it does not read the base."""
     if node.fastEquals(base):
-        return {column_number(each): (str(each.name()),) for each in each_of(node.output())}
+        return {number: (name,) for name, number in columns_of(node.output())}
     children = list(each_of(node.children()))
     if not children:
         return {} if node.sameResult(base) else None  # the base once more, under other numbers
@@ -67,9 +67,10 @@ def _origins(node: Any, base: Any) -> _Origins | None:
         return {}
     found = _Origins()
     for child, its in zip(children, below, strict=True):
-        found.update(dict.fromkeys(map(column_number, each_of(child.output())), ()) if its is None else its)
+        numbers = [number for _, number in columns_of(child.output())]
+        found.update(dict.fromkeys(numbers, ()) if its is None else its)
     for number, expression in _computed(node):
-        read = [column_number(each) for each in each_of(expression.references().toSeq())]
+        read = [number for _, number in columns_of(expression.references().toSeq())]
         if all(each in found for each in read):
             found[number] = tuple(sorted({name for each in read for name in found[each]}))
     return found

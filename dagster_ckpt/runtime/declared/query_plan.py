@@ -1,5 +1,6 @@
 """The analysed plan of the user's DataFrame: which sources it reads, and that no step of it keeps state."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,11 @@ _EXPIRES = 'Stream(df).with_watermark(...).key_by(...).deduplicate(expire_after=
 _JOINS = "Stream(left).key_by(...).interval_join(Stream(right).key_by(...), ...), or join, instant_join, window_join"
 _PROCESSES = "Stream(df).key_by(...).process(...)"
 _NOTHING_YET = "nothing in this release"
+
+_BETWEEN = "\x01"
+"""Stands in no name and in no text of Spark's."""
+_COLUMN = re.compile(r"(.*)#(\d+)[^#]*", re.DOTALL)
+"""The text of a column: its name, its number, and a letter for some types."""
 
 _CHECKS = "spark.sql.streaming.unsupportedOperationCheck"
 
@@ -162,11 +168,30 @@ def each_of(items: Any) -> Iterator[Any]:
         yield items.apply(place)
 
 
+def texts_of(items: Any) -> list[str]:
+    """The texts of the items of a sequence in the JVM, in one call."""
+    text = str(items.mkString(_BETWEEN))
+    return text.split(_BETWEEN) if text else []
+
+
+def columns_of(attributes: Any) -> list[tuple[str, int]]:
+    """The names of columns, a sequence in the JVM, and Spark's numbers of them, in one call."""
+    found = (_COLUMN.fullmatch(text) for text in texts_of(attributes))
+    return [(each[1], int(each[2])) for each in found if each is not None]
+
+
+def is_leaf(node: Any) -> bool:
+    """Whether nothing is below the node of a plan."""
+    return bool(node.children().isEmpty())
+
+
 def kind_of(node: Any) -> str:
     """The name of the class of a plan's node or an expression."""
     return str(node.productPrefix()) or str(node.getClass().getSimpleName()).rstrip("$")
 
 
 def column_number(attribute: Any) -> int:
-    """Spark's number of a column: one that goes on unchanged keeps it."""
-    return int(attribute.exprId().id())
+    """Spark's number of a column, or of what an alias names: one that goes on unchanged keeps it."""
+    found = _COLUMN.fullmatch(str(attribute.toString()))  # one call; to ask for the number itself takes three
+    assert found is not None, "it has a name and a number"
+    return int(found[2])

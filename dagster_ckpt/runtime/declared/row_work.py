@@ -1,6 +1,5 @@
 """What Spark does with the rows of a table one by one: its text, and whether it depends on a row's values alone."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +11,7 @@ from py4j.java_gateway import is_instance_of
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.query_plan import each_of, kind_of, plan_of
+from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of, kind_of, plan_of, texts_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.jvm import java_class
 
@@ -36,6 +35,9 @@ _MOVES = {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Unio
 """Plan nodes that bring rows to other partitions."""
 _PLAIN = ("Alias", "AttributeReference")
 _ZONE_AWARE = "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression"
+_zone_aware: dict[str, bool] = {}
+"""Whether the expressions of a class compute with a time zone: one call for each class."""
+_AS = " AS "
 _ZONE = "spark.sql.session.timeZone"
 _UTC = "Z"
 """Java's normalized name of the zone without offset."""
@@ -156,14 +158,29 @@ class _Node:
 
     @cached_property
     def expressions(self) -> list["_Expression"]:
-        return [_Expression(each) for each in each_of(self.node.expressions())]
+        found, below = self.node.expressions(), set(texts_of(self.node.inputSet().toSeq()))
+        return [
+            _Expression(found, place, text.partition(_AS), text.partition(_AS)[0] in below)
+            for place, text in enumerate(texts_of(found))
+        ]
 
 
 @dataclass(frozen=True)
 class _Expression:
-    """An expression of a node."""
+    """An expression of a node: the one at `place` of `found`.
 
-    expression: Any
+    `named` are the two sides of AS in Spark's text. A plain one is a column of the node below, under any name: most
+    are, and nothing more has to be asked of them.
+    """
+
+    found: Any
+    place: int
+    named: tuple[str, str, str]
+    plain: bool
+
+    @cached_property
+    def expression(self) -> Any:
+        return self.found.apply(self.place)
 
     @cached_property
     def text(self) -> str:
@@ -178,8 +195,15 @@ class _Expression:
     def deterministic(self) -> bool:
         return all(kind in _PLAIN for kind, _ in self.parts) or bool(self.expression.deterministic())
 
+    @cached_property
+    def renames(self) -> str | None:
+        """The column that a plain expression gives another name."""
+        return self.named[0].rpartition("#")[0] if self.plain and self.named[1] else None
+
     def depends_on_zone(self, gateway: Any) -> bool:
         """Whether it computes with the session's time zone, or may have been written in it."""
+        if self.plain:
+            return False
         for kind, part in self.parts:
             if kind in _PLAIN:
                 continue
@@ -188,7 +212,7 @@ class _Expression:
             elif kind == "Cast":  # time-zone-aware whatever it casts
                 depends = bool(part.needsTimeZone())
             else:
-                depends = kind == "CurrentTimeZone" or is_instance_of(gateway, part, _ZONE_AWARE)
+                depends = kind == "CurrentTimeZone" or _is_zone_aware(gateway, kind, part)
             if depends:
                 return True
         return False
@@ -222,7 +246,15 @@ def _column(column: "str | Column") -> "Column":
     return F.expr(column) if isinstance(column, str) else column
 
 
+def _is_zone_aware(gateway: Any, kind: str, expression: Any) -> bool:
+    if kind not in _zone_aware:
+        _zone_aware[kind] = bool(is_instance_of(gateway, expression, _ZONE_AWARE))
+    return _zone_aware[kind]
+
+
 def _check_expression(expression: _Expression, text: str) -> None:
+    if expression.plain and expression.renames != CHANGE_TYPE:
+        return
     names = {kind for kind, _ in expression.parts}
     columns = [part for kind, part in expression.parts[1:] if kind == "AttributeReference"]
     if any(str(column.name()) == CHANGE_TYPE for column in columns):
@@ -246,8 +278,7 @@ def _check_expression(expression: _Expression, text: str) -> None:
 
 def _attributes(rows: "DataFrame") -> dict[str, int]:
     """Spark's number of each column: a column that goes on unchanged keeps it."""
-    found = (re.fullmatch(r"(.*)#(\d+).*", str(each.toString()), re.DOTALL) for each in each_of(plan_of(rows).output()))
-    return {each[1]: int(each[2]) for each in found if each}
+    return dict(columns_of(plan_of(rows).output()))
 
 
 def _added(rows: "DataFrame", worked: "DataFrame") -> Iterator[Any]:

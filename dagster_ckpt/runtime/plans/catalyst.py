@@ -14,7 +14,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.query_plan import each_of, frame_of, kind_of, nodes, plan_of
+from dagster_ckpt.runtime.declared.query_plan import (
+    columns_of,
+    each_of,
+    frame_of,
+    is_leaf,
+    kind_of,
+    nodes,
+    plan_of,
+    texts_of,
+)
 from dagster_ckpt.runtime.spark.jvm import java_class, scala_seq
 
 Node = Any
@@ -87,10 +96,12 @@ class Catalyst:
 
         self.expressions, self.logical = package("catalyst.expressions"), package("catalyst.plans.logical")
         self._planning, self._plans = package("catalyst.planning"), package("catalyst.plans")
+        self._patterns = java_class(session, f"{_SQL}.catalyst.trees.TreePattern")
         self._rules = package("catalyst.optimizer")
         self._aggregates, self._types = package("catalyst.expressions.aggregate"), package("types")
         self._some, self._none = java_class(session, "scala.Some"), java_class(session, "scala.Option").empty()
         self._nil, self._new_id = self.seq(()), self.expressions.NamedExpression.newExprId
+        self._named: dict[int, tuple[Expression, str, Any, Any]] = {}
 
     # Reading
 
@@ -116,8 +127,10 @@ class Catalyst:
 
     def _refuse_command(self, text: str) -> None:
         """Raise `InvalidPipelineError` for a text that is no query: Spark would run it as soon as it looks at it."""
-        plan = self._state.sqlParser().parsePlan(text)
-        found = next((node for node in nodes(plan) if self._is_command(node)), None)
+        kinds: dict[str, Node] = {}
+        for node in nodes(self._state.sqlParser().parsePlan(text)):
+            kinds.setdefault(self.kind(node), node)
+        found = next((node for node in kinds.values() if self._is_command(node)), None)
         if found is not None:
             raise InvalidPipelineError(
                 f"the text is no query, which begins with SELECT, WITH or FROM. found={found.nodeName()}"
@@ -126,6 +139,10 @@ class Catalyst:
     def _is_command(self, node: Node) -> bool:
         gateway: Any = self.session.sparkContext._gateway
         return any(is_instance_of(gateway, node, f"{_PLANS}.{kind}") for kind in ("Command", "ParsedStatement"))
+
+    def has_any(self, plan: Node, pattern: str) -> bool:
+        """Whether a plan, with its subqueries, has a node or an expression of this kind of Spark's `TreePattern`."""
+        return bool(plan.containsPattern(getattr(self._patterns, pattern)()))
 
     def with_subqueries(self, plan: Node) -> Iterator[Node]:
         """The nodes of a plan, and those of its subqueries."""
@@ -176,7 +193,9 @@ class Catalyst:
         for batch in each_of(self._state.optimizer().batches()):
             if batch.name() not in _REWRITES:
                 continue
-            rules = [rule for rule in each_of(batch.rules()) if str(rule.ruleName()).rpartition(".")[2] not in _SKIPPED]
+            found = batch.rules()
+            names = [text.partition("@")[0].rstrip("$").rpartition(".")[2] for text in texts_of(found)]
+            rules = [found.apply(place) for place, name in enumerate(names) if name not in _SKIPPED]
             for _ in range(batch.strategy().maxIterations()):
                 before = plan
                 for rule in rules:
@@ -214,7 +233,7 @@ class Catalyst:
 
     def is_constant(self, node: Node) -> bool:
         """Whether the rows of a plan are always the same: those of VALUES, of `range`, and what is made of them."""
-        leaves = (each for each in nodes(node) if not list(each_of(each.children())))
+        leaves = (each for each in nodes(node) if is_leaf(each))
         constant = all(self.kind(each) in _CONSTANT for each in leaves)
         return (
             constant
@@ -262,12 +281,20 @@ class Catalyst:
         if like is None:
             number, metadata = self._new_id(), self._none
         else:
-            number, metadata = like.exprId(), self._some(like.metadata())
+            _, _, number, metadata = self._identity(like)
         return self.expressions.Alias(expression, name, number, self._nil, metadata, self._nil)
 
     def standing_for(self, values: Iterable[Expression], attributes: Iterable[Expression]) -> list[Expression]:
         """Values under the names and the ids of attributes."""
-        return [self.alias(one, str(each.name()), each) for one, each in zip(values, attributes, strict=True)]
+        return [self.alias(one, self._identity(each)[1], each) for one, each in zip(values, attributes, strict=True)]
+
+    def _identity(self, attribute: Expression) -> tuple[Expression, str, Any, Any]:
+        """An attribute, its name, its id and its metadata: asked once, as the same ones run along many nodes."""
+        known = self._named.get(id(attribute))
+        if known is None:
+            known = (attribute, str(attribute.name()), attribute.exprId(), self._some(attribute.metadata()))
+            self._named[id(attribute)] = known  # which keeps the attribute, so that no other one gets its Python id
+        return known
 
     def parsed(self, sql: str) -> Expression:
         """An expression without columns."""
@@ -278,10 +305,12 @@ class Catalyst:
 
     def filtered(self, condition: Expression, child: Node) -> Node:
         """The rows that match. If none ever does, Spark must not know: it would leave out the tasks of steps below."""
-        columns = [each for each in each_of(child.output()) if str(each.name()) != CHANGE_TYPE]
-        if columns and self.kind(condition) == "Literal" and condition.value() is not True:
-            text = self.cast(columns[0], self.type_of("string"))
-            condition = self.expressions.LessThan(self.expressions.Length(text), self.constant(0))
+        if self.kind(condition) == "Literal" and condition.value() is not True:
+            output = child.output()
+            places = [place for place, (name, _) in enumerate(columns_of(output)) if name != CHANGE_TYPE]
+            if places:
+                text = self.cast(output.apply(places[0]), self.type_of("string"))
+                condition = self.expressions.LessThan(self.expressions.Length(text), self.constant(0))
         return self.logical.Filter(condition, child)
 
     def expanded(self, projections: Iterable[Iterable[Expression]], output: Iterable[Expression], child: Node) -> Node:

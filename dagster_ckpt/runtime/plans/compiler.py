@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
-from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nodes
+from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, is_leaf, nodes
 from dagster_ckpt.runtime.declared.row_work import OF_THE_MOMENT
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
@@ -66,7 +66,7 @@ def stream_of_sql(
 
 
 def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
-    names = [str(each.name()) for each in each_of(plan.output())]
+    names = [name for name, _ in columns_of(plan.output())]
     with located(catalyst, plan):
         check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)
@@ -80,6 +80,8 @@ def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
 
 def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
     # Asked of the plan as it was written: the optimizer makes a constant of the time of day.
+    if not catalyst.has_any(plan, "CURRENT_LIKE"):
+        return
     for node in catalyst.with_subqueries(plan):
         for each in catalyst.expressions_of(node):
             if catalyst.kind(each) in OF_THE_MOMENT:
@@ -99,7 +101,7 @@ class Compiler:
 
     def part(self, node: Node) -> Part:
         """The rows of a node. Raises `InvalidPipelineError` for one that cannot be maintained."""
-        if not node.isStreaming() or not list(each_of(node.children())):
+        if not node.isStreaming() or is_leaf(node):
             return self._leaf(node)
         make = _MAKERS.get(self.catalyst.kind(node))
         with located(self.catalyst, node):
@@ -123,7 +125,7 @@ class Compiler:
     @cached_property
     def one_row(self) -> Part:
         """One row, beside which constants stand."""
-        leaves = (each for each in nodes(self._plan) if each.isStreaming() and not list(each_of(each.children())))
+        leaves = (each for each in nodes(self._plan) if each.isStreaming() and is_leaf(each))
         return one_row(self, next(leaves))
 
     def once(self, node: Node, make: Callable[[Node], Part]) -> Part:

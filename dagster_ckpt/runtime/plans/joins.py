@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of
+from dagster_ckpt.runtime.plans.catalyst import Expression, Node
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column
 from dagster_ckpt.runtime.plans.matches import beside_matches, not_in, with_flag
 from dagster_ckpt.runtime.plans.partitions import without_limit
@@ -80,25 +80,26 @@ def _by_keys(compiler: "Compiler", node: Node, how: str, keys: Sequence[Sequence
     sides = []
     for own, child, letter in zip(keys, each_of(node.children()), "lr", strict=True):
         key_names = [f"k{number}" if is_one else f"{letter}k{number}" for number, is_one in enumerate(one)]
-        columns = RowColumns.of(catalyst, list(zip(key_names, own, strict=True)), list(each_of(child.output())), letter)
+        columns = RowColumns.of(catalyst, list(zip(key_names, own, strict=True)), child.output(), letter)
         rows = compiler.part_that_streams(child).columns(columns.expressions, columns.names)
         sides.append((rows.key_by(*key_names), columns))
     (ours, mine), (theirs, other) = sides
     made = ours.join(theirs, how=how)
-    output, attributes = list(each_of(node.output())), dict(zip(mine.names, mine.attributes, strict=True))
-    stand = {column_number(each): each for each in mine.attributes}
+    attributes = dict(zip(mine.names, mine.attributes, strict=True))
+    numbers = dict(zip(mine.names, mine.numbers, strict=True))
+    stand = {number: name for name, number in numbers.items()}
     if how not in ("semi", "anti"):
-        for name, each in zip(other.names, other.attributes, strict=True):
-            stand[column_number(each)] = attributes.setdefault(name, each)
-    shown = [_as(catalyst, stand[column_number(each)], each) for each in output]
+        for name, each, number in zip(other.names, other.attributes, other.numbers, strict=True):
+            attributes.setdefault(name, each)
+            numbers.setdefault(name, number)
+            stand[number] = name
+    output, shown = list(each_of(node.output())), []
+    for each, (name, number) in zip(output, columns_of(node.output()), strict=True):
+        own_name = stand[number]
+        same = numbers[own_name] == number
+        shown.append(attributes[own_name] if same else catalyst.alias(attributes[own_name], name, each))
     part = Part(catalyst, (), stream=made, attributes=tuple(attributes.values()))
     return part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
-
-
-def _as(catalyst: Catalyst, one: Expression, wanted: Expression) -> Expression:
-    """An attribute under the id of another, unless it is that one."""
-    same = column_number(one) == column_number(wanted)
-    return one if same else catalyst.alias(one, str(wanted.name()), wanted)
 
 
 def _with_table(compiler: "Compiler", node: Node, kind: str, left: Node, right: Node) -> Part | None:

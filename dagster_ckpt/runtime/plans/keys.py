@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.query_plan import column_number
+from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
 
 FLOATS = ("float", "double")
@@ -12,33 +13,42 @@ FLOATS = ("float", "double")
 
 @dataclass(frozen=True)
 class RowColumns:
-    """The rows of a node as columns of a step: their expressions, their names, and the attributes they stand for."""
+    """The rows of a node as columns of a step: their expressions, their names, and the attributes they stand for.
+
+    `numbers` are Spark's of the attributes.
+    """
 
     expressions: tuple[Expression, ...]
     names: tuple[str, ...]
     attributes: tuple[Expression, ...]
+    numbers: tuple[int, ...]
 
     @classmethod
     def of(
-        cls, catalyst: Catalyst, leading: Sequence[tuple[str, Expression]], output: Sequence[Expression], letter: str
+        cls, catalyst: Catalyst, leading: Sequence[tuple[str, Expression]], output: Any, letter: str
     ) -> "RowColumns":
         """What leads, such as keys, by its names; then the columns of the node, named by letter and place.
 
         A column of the node that leads as it is has the same bytes there, so it does not follow once more. One that is
-        computed for a key, such as the text of a floating-point number, does not stand for its column.
+        computed for a key, such as the text of a floating-point number, does not stand for its column. `output` is a
+        sequence in the JVM.
         """
-        places = {column_number(each): place for place, each in enumerate(output)}
-        expressions, names, attributes = list[Expression](), list[str](), list[Expression]()
+        own, numbered = list(each_of(output)), [number for _, number in columns_of(output)]
+        left = {number: place for place, number in enumerate(numbered)}
+        expressions, names, attributes, numbers = list[Expression](), list[str](), list[Expression](), list[int]()
         for name, each in leading:
-            place = places.pop(column_number(each), None) if is_column(catalyst, each) else None
+            place = left.pop(column_number(each), None) if is_column(catalyst, each) else None
+            stands = catalyst.alias(each, name).toAttribute() if place is None else own[place]
             expressions.append(each)
             names.append(name)
-            attributes.append(catalyst.alias(each, name).toAttribute() if place is None else output[place])
-        for place in places.values():
-            expressions.append(output[place])
+            attributes.append(stands)
+            numbers.append(column_number(stands) if place is None else numbered[place])
+        for place in left.values():
+            expressions.append(own[place])
             names.append(f"{letter}{place}")
-            attributes.append(output[place])
-        return cls(tuple(expressions), tuple(names), tuple(attributes))
+            attributes.append(own[place])
+            numbers.append(numbered[place])
+        return cls(tuple(expressions), tuple(names), tuple(attributes), tuple(numbers))
 
 
 def is_column(catalyst: Catalyst, expression: Expression) -> bool:

@@ -199,7 +199,7 @@ class _Rows:
         by = [f"{name} {text}" for (name, _), (_, text) in zip(ordered, terms, strict=True)]
         output = list(each_of(child.output()))
         leading = [*zip(key_names, keys, strict=True), *ordered]
-        return cls(child, key_names, by, RowColumns.of(catalyst, leading, output, "c"), output)
+        return cls(child, key_names, by, RowColumns.of(catalyst, leading, child.output(), "c"), output)
 
     def in_any_order(self, catalyst: Catalyst) -> "_Rows":
         """The rows by whatever order: without one, all rows of a partition are one frame."""
@@ -207,7 +207,7 @@ class _Rows:
         if others:
             return replace(self, by=[f"{others[0]} asc"])
         same = list(zip(self.columns.names, self.columns.expressions, strict=True))
-        columns = RowColumns.of(catalyst, [*same, ("o0", catalyst.parsed("1"))], self.output, "c")
+        columns = RowColumns.of(catalyst, [*same, ("o0", catalyst.parsed("1"))], self.child.output(), "c")
         return replace(self, by=["o0 asc"], columns=columns)
 
     def stream(self, compiler: "Compiler", more: Sequence[Expression] = ()) -> Stream:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
+from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, is_leaf
 from dagster_ckpt.runtime.declared.stream import Stream, behind, rows_of, worked_by
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.work_text import text_of
@@ -52,9 +52,9 @@ class Part:
 
         def work(rows: DataFrame) -> DataFrame:
             plan = catalyst.analysed(rows)
-            given = list(each_of(plan.output()))
-            beside = [each for each in given if str(each.name()) == CHANGE_TYPE]
-            values = [each for each in given if str(each.name()) != CHANGE_TYPE]
+            given, names_given = list(each_of(plan.output())), [name for name, _ in columns_of(plan.output())]
+            beside = [each for name, each in zip(names_given, given, strict=True) if name == CHANGE_TYPE]
+            values = [each for name, each in zip(names_given, given, strict=True) if name != CHANGE_TYPE]
             stand = catalyst.standing_for(values, self.attributes)
             below = self.work(catalyst.project([*stand, *beside], plan), beside)
             aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
@@ -81,11 +81,9 @@ class Part:
         """For each name the column of the last step that it is, if the stream has just these, each once; else None."""
         assert made.earlier is not None, "it is behind the step"
         plan = self.catalyst.collapsed(self.catalyst.analysed(made.frame))
-        before = {
-            column_number(each): str(each.name())
-            for each in each_of(self.catalyst.analysed(made.earlier.changes).output())
-        }
-        if self.catalyst.kind(plan) != "Project" or list(each_of(plan.child().children())):
+        given = columns_of(self.catalyst.analysed(made.earlier.changes).output())
+        before = {number: name for name, number in given}
+        if self.catalyst.kind(plan) != "Project" or not is_leaf(plan.child()):
             return None
         origins = []
         for name, each in zip(names, each_of(plan.projectList()), strict=False):

@@ -14,6 +14,8 @@ def without_scalar_subqueries(catalyst: Catalyst, node: Node) -> Node:
 
     Raises `InvalidPipelineError` for a node that cannot have one.
     """
+    if not catalyst.has_any(node, "PLAN_EXPRESSION"):
+        return node
     children = list(each_of(node.children()))
     new = [without_scalar_subqueries(catalyst, child) for child in children]
     if any(one is not other for one, other in zip(new, children, strict=True)):

@@ -7,7 +7,7 @@ source have their names; columns of an earlier step have those by position (`com
 import re
 from collections.abc import Sequence
 
-from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nodes
+from dagster_ckpt.runtime.declared.query_plan import columns_of, is_leaf, nodes, texts_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 
 _FIELDS_MAX = 100_000
@@ -20,21 +20,21 @@ def text_of(catalyst: Catalyst, plan: Node) -> str:
     names: dict[int, str] = {}
     of_leaves: dict[int, str] = {}
     for node in nodes(catalyst.collapsed(plan)):
-        columns = list(each_of(node.output()))
-        named = {column_number(each): str(each.name()) for each in columns}
+        output = node.output()
+        named = {number: name for name, number in columns_of(output)}
         names |= named
-        if list(each_of(node.children())):
+        if not is_leaf(node):
             lines.append(_as_sql(str(node.simpleString(_FIELDS_MAX)).strip(" ~")))
             continue
         of_leaves |= named
         if not node.isStreaming() and not catalyst.is_empty(node):  # a table beside the stream
-            lines.append(f"{catalyst.kind(node)} {', '.join(str(each.toString()) for each in columns)}")
+            lines.append(f"{catalyst.kind(node)} {', '.join(texts_of(output))}")
     return _labelled("; ".join(reversed(lines)), names, of_leaves)
 
 
 def in_canonical_order(expressions: Sequence[Expression], below: Node) -> list[Expression]:
     """Expressions over the rows of a node in an order that follows from what they compute, not from the query."""
-    names = {column_number(each): str(each.name()) for each in each_of(below.output())}
+    names = {number: name for name, number in columns_of(below.output())}
     places = {number: f"c{place}" for place, number in enumerate(names)}
     return sorted(expressions, key=lambda each: _labelled(str(each.toString()), names, places))
 
