@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from dagster_ckpt import agg, tumbling
 from dagster_ckpt.errors import InvalidPipelineError
@@ -242,6 +243,40 @@ def test_spark_may_work_between_steps(spark: SparkSession, tmp_path: Path) -> No
     assert stream.rows() == sorted(
         [{"class": each, "shops": len(all_), "twice": sum(all_)} for each, all_ in found.items()], key=repr
     )
+
+
+@pytest.mark.parametrize("on", ["sales.shop = names.shop", "sales.shop LIKE names.shop"])
+def test_a_table_larger_than_an_epoch_is_joined_behind_a_step(spark: SparkSession, tmp_path: Path, on: str) -> None:
+    """Spark takes the smaller side of a join to each task, in a job of its own: it must never be that of a step."""
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    drop_sales(folder)
+    others = [f"none {number}" for number in range(5_000)]
+    names = pa.table({"shop": ["a", "b", *others], "city": ["Oslo", "Bern", *others]})
+    pq.write_table(names, tmp_path / "names")
+
+    def by_city(session: SparkSession) -> Stream:
+        cities = session.read.parquet(str(tmp_path / "names")).alias("names")
+        windows = sold(session, folder).key_by("shop").window(tumbling("10 minutes"), on_end="flush")
+        sales = windows.aggregate(total=agg.sum("amount"))
+        named = sales.transform(lambda rows: rows.alias("sales").join(cities, F.expr(on)).select("city", "total"))
+        return named.key_by("city").aggregate(total=agg.sum("total"))
+
+    stream.run(by_city)
+    of = {shop: sum(total for (_, its), total in totals(10).items() if its == shop) for shop in "ab"}
+    assert stream.rows() == [{"city": "Bern", "total": of["b"]}, {"city": "Oslo", "total": of["a"]}]
+
+
+def test_the_time_of_day_is_that_of_the_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    drop_sales(folder)
+
+    def seen(session: SparkSession) -> Stream:
+        windows = sold(session, folder).key_by("shop").window(tumbling("10 minutes"), on_end="flush")
+        sales = windows.aggregate(total=agg.sum("amount")).with_column("now", "current_timestamp()")
+        return sales.key_by("shop").aggregate(first=agg.min("now"), last=agg.max("now"))
+
+    stream.run(seen)
+    assert [row["first"] < row["last"] for row in stream.table().to_pylist()] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,12 @@ def columns_of(attributes: Any) -> list[tuple[str, int]]:
     return [(each[1], int(each[2])) for each in found if each is not None]
 
 
+def has_pattern(session: SparkSession, plan: Any, pattern: str) -> bool:
+    """Whether a plan, with its subqueries, has a node or an expression of this kind of Spark's `TreePattern`."""
+    patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return bool(plan.containsPattern(getattr(patterns, pattern)()))
+
+
 def is_leaf(node: Any) -> bool:
     """Whether nothing is below the node of a plan."""
     return bool(node.children().isEmpty())

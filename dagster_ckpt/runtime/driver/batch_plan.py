@@ -1,13 +1,29 @@
-"""What is done with the rows of each micro-batch, as a plan that Spark makes once."""
+"""What is done with the rows of each micro-batch, as plans that Spark makes once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.spark.jvm import frame_of_rdd, java_class, scala_seq
+from dagster_ckpt.runtime.declared.query_plan import each_of, has_pattern, kind_of, plan_of
+from dagster_ckpt.runtime.spark.jvm import frame_of_rdd, java_class, java_frame, java_session, scala_seq
+from dagster_ckpt.runtime.task.dataflow import Sent, Stage, on_batch, on_rows, shard_replies, source_inputs
+from dagster_ckpt.runtime.task.shard_assignment import columns_of_input
+
+Node = Any
+"""A node of a physical plan, in the JVM."""
+_Leaf = Callable[[Node], Node]
+"""What is put in the place of a leaf."""
+
+_SQL = "org.apache.spark.sql"
+_EXPRESSIONS = f"{_SQL}.catalyst.expressions"
+_EXECUTION = f"{_SQL}.execution"
+_CONSTANTS = ("LocalTableScanExec", "OneRowRelationExec")
+"""Leaves that are the same in every epoch."""
+_COLUMNS_BEFORE = 2
+"""Of a union of inputs: the input's number and a hash, then a struct of each input."""
 
 
 @dataclass(frozen=True)
@@ -22,49 +38,185 @@ class PlannedRows:
         return self.plan.execute()
 
 
-class BatchPlan:
-    """The physical plan of `work` over a stand-in for `rows`. It is put on one micro-batch after another.
+def rows_of(frame: DataFrame | PlannedRows) -> Any:
+    """The RDD of the frame. `foreachBatch` hands over one that is made: to collect its frame would plan it again."""
+    if isinstance(frame, PlannedRows):
+        return frame.rdd()
+    plan = plan_of(frame)
+    return plan.rdd() if kind_of(plan) == "LogicalRDD" else java_frame(frame).queryExecution().toRdd()
 
-    To optimise and to plan for each micro-batch takes Spark 50 ms. The plan's nodes have one child each: no join, no
-    union.
+
+class BatchPlan:
+    """The physical plans of the stages over stand-ins for their rows. They are put on one micro-batch after another.
+
+    To analyse, to optimise and to plan them for each micro-batch takes Spark 50 ms for one step, and more than a second
+    for the sixteen of a query of TPC-H. They are cut behind each step that several read: the rows of such a part are
+    made behind a shuffle, and are a leaf of those that read it.
+
+    What Spark must look at in each micro-batch is planned in each: a table beside the stream, the time of day, chance.
     """
 
-    def __init__(self, rows: DataFrame, work: Callable[[DataFrame], DataFrame]) -> None:
-        self._session: SparkSession = rows.sparkSession
-        worked: Any = work(_stand_in(rows))
-        self._nodes: list[Any] = []  # from below
-        node = worked._jdf.queryExecution().sparkPlan()  # noqa: SLF001  (Spark exposes plans nowhere else)
-        while below := list(each_of(node.children())):
-            self._nodes.insert(0, node)
-            [node] = below
-        self._wanted = list(each_of(node.output()))
-        self._output: Any = None  # of the rows of the last micro-batch
-        self._renamed: Any = None
+    def __init__(self, batch: DataFrame, stages: Sequence[Stage], replies: Sent) -> None:
+        self._session: SparkSession = batch.sparkSession
+        self._stages, self._replies = stages, replies
+        self._inputs = [_StandIn.of(self._session, schema) for schema in _schemas(batch, stages)]
+        self._parts: list[_Part] = []
+        replies_of_last = shard_replies(on_rows(stages, [each.frame for each in self._inputs]), replies, self._cut)
+        self._parts.append(_Part.of(replies_of_last, None))
+        stand_ins = {each.number for each in self._inputs}
+        stand_ins.update(part.behind.number for part in self._parts if part.behind is not None)
+        self._once = all(part.stays(stand_ins) for part in self._parts)
+        self._renamed: dict[int, tuple[Any, Any]] = {}
 
-    def on(self, rows: Any) -> PlannedRows:
-        """What comes of a physical plan of the rows: that of the micro-batch itself, which reads them."""
-        project = java_class(self._session, "org.apache.spark.sql.execution.ProjectExec")
-        plan = project(self._renaming(rows), rows)
-        for node in self._nodes:
-            plan = node.withNewChildren(scala_seq(self._session, [plan]))
-        execution = java_class(self._session, "org.apache.spark.sql.execution.QueryExecution")
-        session: Any = self._session
-        return PlannedRows(self._session, execution.prepareExecutedPlan(session._jsparkSession, plan))  # noqa: SLF001
+    def on(self, batch: DataFrame, read: Node) -> DataFrame | PlannedRows:
+        """What comes of a micro-batch. `read` is the plan that reads its rows from the sources."""
+        if not self._once:
+            # Spark knows how few rows a batch has. It would take those of a step for the table of a join, and run the
+            # tasks of the step in a job of its own. Of an RDD it knows nothing.
+            rows = frame_of_rdd(batch.sparkSession, rows_of(batch), java_frame(batch).schema())
+            return shard_replies(on_batch(self._stages, rows), self._replies)
+        leaves: dict[int, _Leaf] = {}
+        for number, stand_in in enumerate(self._inputs):
+            leaves[stand_in.number] = partial(self._renaming, *self._of_input(number, read))
+        execution, own = java_class(self._session, f"{_EXECUTION}.QueryExecution"), java_session(self._session)
+        *cut, last = self._parts
+        for part in cut:
+            assert part.behind is not None, "only the last part has no readers"
+            rows = execution.prepareExecutedPlan(own, part.tree.over(self._session, leaves)).execute()
+            leaves[part.behind.number] = partial(_with_rdd, self._session, rows)
+        return PlannedRows(self._session, execution.prepareExecutedPlan(own, last.tree.over(self._session, leaves)))
 
-    def _renaming(self, rows: Any) -> Any:
-        """The columns of the rows, with the numbers that those of the stand-in have."""
-        output = rows.output()
-        if self._output is None or not output.equals(self._output):
-            alias = java_class(self._session, "org.apache.spark.sql.catalyst.expressions.Alias")
-            none, nothing = java_class(self._session, "scala.Option").empty(), scala_seq(self._session, [])
-            pairs = zip(each_of(output), self._wanted, strict=True)
-            columns = [alias(ours, wanted.name(), wanted.exprId(), nothing, none, nothing) for ours, wanted in pairs]
-            self._output, self._renamed = output, scala_seq(self._session, columns)
-        return self._renamed
+    def _cut(self, rows: DataFrame) -> DataFrame:
+        """A stand-in for rows that several read, which are behind a shuffle."""
+        stand_in = _StandIn.of(self._session, java_frame(rows).schema())
+        self._parts.append(_Part.of(rows, stand_in))
+        return stand_in.frame
+
+    def _of_input(self, number: int, read: Node) -> tuple[Any, Node]:
+        """An input's columns, and the plan that they are of."""
+        if len(self._inputs) == 1:
+            return read.output(), read
+        own = [each for each in each_of(read.children()) if _number_of_input(each) == number]
+        if kind_of(read) == "UnionExec" and len(own) == 1:
+            column = own[0].projectList().apply(_COLUMNS_BEFORE + number).child()
+            if kind_of(column) == "CreateNamedStruct":
+                return column.valExprs(), own[0].child()
+        session, output = self._session, read.output()
+        wanted = java_session(session).sessionState().sqlParser().parseExpression(str(number))
+        is_own = java_class(session, f"{_EXPRESSIONS}.EqualTo")(output.apply(0), wanted)
+        struct, field = output.apply(_COLUMNS_BEFORE + number), java_class(session, f"{_EXPRESSIONS}.GetStructField")
+        none = java_class(session, "scala.Option").empty()
+        columns = [field(struct, place, none) for place in range(struct.dataType().length())]
+        return scala_seq(session, columns), java_class(session, f"{_EXECUTION}.FilterExec")(is_own, read)
+
+    def _renaming(self, columns: Any, rows: Node, leaf: Node) -> Node:
+        """The rows under the names and numbers of a leaf's columns."""
+        session, number = self._session, int(leaf.rdd().id())
+        known = self._renamed.get(number)
+        if known is None or not columns.equals(known[0]):
+            alias = java_class(session, f"{_EXPRESSIONS}.Alias")
+            none, nothing = java_class(session, "scala.Option").empty(), scala_seq(session, [])
+            pairs = zip(each_of(columns), each_of(leaf.output()), strict=True)
+            named = [alias(one, wanted.name(), wanted.exprId(), nothing, none, nothing) for one, wanted in pairs]
+            known = (columns, scala_seq(session, named))
+            self._renamed[number] = known
+        return java_class(session, f"{_EXECUTION}.ProjectExec")(known[1], rows)
 
 
-def _stand_in(rows: DataFrame) -> DataFrame:
-    """Rows of which Spark knows nothing but their columns, so that it concludes nothing from there being none."""
-    internal: Any = rows
-    nothing = internal.sparkSession.sparkContext._jsc.emptyRDD().rdd()  # noqa: SLF001  (Spark exposes it nowhere else)
-    return frame_of_rdd(rows.sparkSession, nothing, internal._jdf.schema())  # noqa: SLF001
+@dataclass(frozen=True)
+class _StandIn:
+    """Rows of which Spark knows nothing but their columns, so that it concludes nothing from there being none.
+
+    A plan has `number` at the leaf.
+    """
+
+    frame: DataFrame
+    number: int
+
+    @classmethod
+    def of(cls, session: SparkSession, schema: Any) -> "_StandIn":
+        context: Any = session.sparkContext
+        nothing = context._jsc.emptyRDD().rdd()  # noqa: SLF001  (Spark exposes it nowhere else)
+        return cls(frame_of_rdd(session, nothing, schema), int(nothing.id()))
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """A plan, each of whose nodes was asked of the JVM once. A leaf of a stand-in has its number."""
+
+    node: Node
+    below: tuple["_Tree", ...]
+    number: int | None
+
+    @classmethod
+    def of(cls, node: Node) -> "_Tree":
+        below = tuple(map(cls.of, each_of(node.children())))
+        return cls(node, below, int(node.rdd().id()) if kind_of(node) == "RDDScanExec" else None)
+
+    def leaves(self) -> Iterator["_Tree"]:
+        if not self.below:
+            yield self
+        for each in self.below:
+            yield from each.leaves()
+
+    def over(self, session: SparkSession, leaves: Mapping[int, _Leaf]) -> Node:
+        """The plan over other leaves, by their numbers."""
+        if self.number is not None:
+            return leaves[self.number](self.node)
+        if not self.below:
+            return self.node
+        return self.node.withNewChildren(scala_seq(session, [each.over(session, leaves) for each in self.below]))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What runs as one plan. `behind` stands for its rows where others read them."""
+
+    session: SparkSession
+    analysed: Any
+    tree: _Tree
+    behind: _StandIn | None
+
+    @classmethod
+    def of(cls, frame: DataFrame, behind: _StandIn | None) -> "_Part":
+        return cls(frame.sparkSession, plan_of(frame), _Tree.of(java_frame(frame).queryExecution().sparkPlan()), behind)
+
+    def stays(self, stand_ins: Collection[int]) -> bool:
+        """Whether the plan is that of every micro-batch."""
+        found = all(
+            leaf.number in stand_ins if leaf.number is not None else kind_of(leaf.node) in _CONSTANTS
+            for leaf in self.tree.leaves()
+        )
+        return (
+            found
+            and bool(self.analysed.deterministic())
+            and not has_pattern(self.session, self.analysed, "CURRENT_LIKE")
+        )
+
+
+def _number_of_input(side: Node) -> int | None:
+    """Which input it is a side of the union for; None: it does not say."""
+    if kind_of(side) != "ProjectExec":
+        return None
+    number = side.projectList().apply(0)
+    if kind_of(number) != "Alias" or kind_of(number.child()) != "Literal":
+        return None
+    return int(number.child().value())
+
+
+def _with_rdd(session: SparkSession, rows: Any, leaf: Node) -> Node:
+    """The leaf with other rows."""
+    context: Any = session.sparkContext
+    count = leaf.productArity()
+    parts = context._gateway.new_array(context._jvm.java.lang.Object, count)  # noqa: SLF001  (Spark exposes it nowhere else)
+    for place in range(count):
+        parts[place] = rows if leaf.productElementName(place) == "rdd" else leaf.productElement(place)
+    return leaf.makeCopy(parts)
+
+
+def _schemas(batch: DataFrame, stages: Sequence[Stage]) -> list[Any]:
+    """The columns of each input that reads a source, as struct types in the JVM."""
+    whole, count = java_frame(batch).schema(), len(source_inputs(stages))
+    if count == 1:
+        return [whole]
+    return [whole.apply(columns_of_input(number)).dataType() for number in range(count)]

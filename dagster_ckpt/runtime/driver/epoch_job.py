@@ -15,8 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.runtime.declared.query_plan import kind_of
-from dagster_ckpt.runtime.driver.batch_plan import PlannedRows
+from dagster_ckpt.runtime.driver.batch_plan import PlannedRows, rows_of
 from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
 from dagster_ckpt.runtime.task.ack_rows import Reply, decode_reply
 from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder
@@ -147,13 +146,3 @@ def reason_of(error: Py4JError | PySparkException) -> str:
     lines = [line.strip() for line in text.splitlines()]
     kept = [line for line in lines if line and not _JAVA_FRAME.match(line)]
     return " ".join(kept)[:_REASON_LENGTH_MAX]
-
-
-def rows_of(frame: DataFrame | PlannedRows) -> Any:
-    """The RDD of the frame. `foreachBatch` hands over one that is made: to collect its frame would plan it again."""
-    if isinstance(frame, PlannedRows):
-        return frame.rdd()
-    internal: Any = frame
-    execution = internal._jdf.queryExecution()  # noqa: SLF001  (Spark exposes plans nowhere else)
-    plan = execution.analyzed()
-    return plan.rdd() if kind_of(plan) == "LogicalRDD" else execution.toRdd()

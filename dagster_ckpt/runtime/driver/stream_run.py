@@ -60,7 +60,6 @@ from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.spark.wide_rows import limit_batches, plan_wide_rows
 from dagster_ckpt.runtime.task.dataflow import (
     Stage,
-    on_batch,
     rows_of_sources,
     shard_replies,
     shard_replies_of_own_epoch,
@@ -477,23 +476,23 @@ class _Run:
 
     @property
     def _plans_batches(self) -> bool:
-        """Whether the steps are planned for each micro-batch, and not once with the query."""
-        return any(stage.shared or stage.partial for stage in self._stages)
+        """Whether the steps are planned apart from the query, over the rows that it reads.
+
+        Of what several steps read, Spark would read the source once for each; and in a join with a small table behind a
+        step it would take the fewer rows of the step for the table, and run the tasks of the step beside the job.
+        """
+        return len(self._stages) > 1 or self._stages[0].partial is not None
 
     def _replies_of(self, frame: DataFrame, query: EpochQuery) -> DataFrame | PlannedRows:
         """The replies of the epoch for a micro-batch of the query."""
         if not self._plans_batches:
             return frame
-        first = self._stages[0]
-        if first.partial is not None:  # in the query's own session, where there is nothing else to shuffle
-            if self._batch_plan is None:
+        if self._batch_plan is None:
+            first = self._stages[0]
+            if first.partial is not None:  # in the query's own session, where there is nothing else to shuffle
                 frame.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
-                self._batch_plan = BatchPlan(frame, self._replies_of_rows)
-            return self._batch_plan.on(query.plan_of_batch(frame))
-        return self._replies_of_rows(frame)
-
-    def _replies_of_rows(self, rows: DataFrame) -> DataFrame:
-        return shard_replies(on_batch(self._stages, rows), self._replies)
+            self._batch_plan = BatchPlan(frame, self._stages, self._replies)
+        return self._batch_plan.on(frame, query.plan_of_batch(frame))
 
     def _stream_writer(self, checkpoint: SparkCheckpoint) -> DataStreamWriter:
         options, steps = self._job.options, [operator.pipeline for operator in self._checked.dataflow.operators]

@@ -18,6 +18,7 @@ from dagster_ckpt.runtime.declared.query_plan import (
     columns_of,
     each_of,
     frame_of,
+    has_pattern,
     is_leaf,
     kind_of,
     nodes,
@@ -96,7 +97,6 @@ class Catalyst:
 
         self.expressions, self.logical = package("catalyst.expressions"), package("catalyst.plans.logical")
         self._planning, self._plans = package("catalyst.planning"), package("catalyst.plans")
-        self._patterns = java_class(session, f"{_SQL}.catalyst.trees.TreePattern")
         self._rules = package("catalyst.optimizer")
         self._aggregates, self._types = package("catalyst.expressions.aggregate"), package("types")
         self._some, self._none = java_class(session, "scala.Some"), java_class(session, "scala.Option").empty()
@@ -142,7 +142,7 @@ class Catalyst:
 
     def has_any(self, plan: Node, pattern: str) -> bool:
         """Whether a plan, with its subqueries, has a node or an expression of this kind of Spark's `TreePattern`."""
-        return bool(plan.containsPattern(getattr(self._patterns, pattern)()))
+        return has_pattern(self.session, plan, pattern)
 
     def with_subqueries(self, plan: Node) -> Iterator[Node]:
         """The nodes of a plan, and those of its subqueries."""

@@ -20,7 +20,19 @@ def scala_seq(session: SparkSession, items: Iterable[Any]) -> Any:
     return java_class(session, "org.apache.spark.api.python.PythonUtils").toSeq(list(items))
 
 
+def java_session(session: SparkSession) -> Any:
+    """The session in the JVM."""
+    own: Any = session
+    return own._jsparkSession  # noqa: SLF001  (as above)
+
+
+def java_frame(frame: DataFrame) -> Any:
+    """The DataFrame in the JVM."""
+    own: Any = frame
+    return own._jdf  # noqa: SLF001  (as above)
+
+
 def frame_of_rdd(session: SparkSession, rows: Any, schema: Any) -> DataFrame:
     """A DataFrame of an RDD of Spark's internal rows, with the columns of a struct type in the JVM."""
-    made = session._jsparkSession.internalCreateDataFrame(rows, schema, False)  # noqa: SLF001  (as above)
+    made = java_session(session).internalCreateDataFrame(rows, schema, False)
     return DataFrame(made, session)

@@ -1,10 +1,8 @@
 """The user's DataFrames, followed by our tasks."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import count
-from typing import Any
 
 from pyspark.accumulators import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,12 +15,14 @@ from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
-from dagster_ckpt.runtime.spark.jvm import frame_of_rdd
+from dagster_ckpt.runtime.spark.jvm import frame_of_rdd, java_frame
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.epoch_task import PassedOn, TaskSetup, epoch_task
 from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
+Sent = Accumulator[list[tuple[Epoch, str]]]
+"""What the tasks of an epoch reply, each with the epoch's number."""
 _NOTHING = "nothing boolean"
 """Spark wants a column of what the last step's tasks return, which is no row."""
 
@@ -54,7 +54,16 @@ class Stage:
         return None
 
 
-def shard_replies(stages: Sequence[Stage], replies: Accumulator[list[tuple[Epoch, str]]]) -> DataFrame:
+Cut = Callable[[DataFrame], DataFrame]
+"""What is read in place of rows behind a shuffle, so that their tasks run once in a job."""
+
+
+def behind_shuffle(rows: DataFrame) -> DataFrame:
+    """The RDD of the shuffle: Spark runs the tasks before a shuffle once in a job."""
+    return frame_of_rdd(rows.sparkSession, java_frame(rows).queryExecution().toRdd(), java_frame(rows).schema())
+
+
+def shard_replies(stages: Sequence[Stage], replies: Sent, cut: Cut = behind_shuffle) -> DataFrame:
     """A streaming DataFrame without rows: to work a micro-batch of it does the epoch's work.
 
     The tasks are part of the streaming plan, so Spark plans a micro-batch once and reads only the columns they need.
@@ -63,36 +72,42 @@ def shard_replies(stages: Sequence[Stage], replies: Accumulator[list[tuple[Epoch
     changes: list[DataFrame] = []
     for number, stage in enumerate(stages):
         rows = _shuffled(changes, stage)
-        changes.append(_done(*rows, stages, number, replies))
+        changes.append(_done(*rows, stages, number, replies, cut))
     return changes[-1]
 
 
 def rows_of_sources(stages: Sequence[Stage]) -> DataFrame:
     """The rows of all inputs that read sources, as one streaming DataFrame, for `on_batch`."""
-    rows = [_numbered(each(()), names) for each, names in _source_inputs(stages)]
+    rows = [_numbered(each(()), names) for each, names in source_inputs(stages)]
     return rows[0] if len(rows) == 1 else union_of(rows)
 
 
 def on_batch(stages: Sequence[Stage], batch: DataFrame) -> list[Stage]:
     """The stages over a micro-batch of `rows_of_sources`.
 
-    For a step with several readers. In a streaming plan Spark would read its source once for each of them, as separate
-    sources whose rows may differ. So the steps are planned in every micro-batch.
+    In a streaming plan Spark would read the source of a step with several readers once for each of them, as separate
+    sources whose rows may differ. So the steps are planned apart from it.
     """
-    several = len(list(_source_inputs(stages))) > 1
-    numbers = count()
+    count = len(source_inputs(stages))
+    if count == 1:
+        return on_rows(stages, [batch])
+    return on_rows(
+        stages, [batch.where(F.col(INPUT) == number).select(f"{columns_of_input(number)}.*") for number in range(count)]
+    )
 
-    def of_batch(names: Sequence[str]) -> Callable[[Sequence[DataFrame]], DataFrame]:
-        number = next(numbers)
-        own = f"{columns_of_input(number)}.*"
-        rows = batch.where(F.col(INPUT) == number).select(own) if several else batch
-        return lambda _: rows.toDF(*names)
+
+def on_rows(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
+    """The stages over the rows of each input that reads a source."""
+    left = iter(rows)
+
+    def over(names: Sequence[str], own: DataFrame) -> Callable[[Sequence[DataFrame]], DataFrame]:
+        return lambda _: own.toDF(*names)
 
     return [
         replace(
             stage,
             inputs=tuple(
-                of_batch(source.schema.names) if source.step is None else each
+                over(source.schema.names, next(left)) if source.step is None else each
                 for source, each in zip(stage.pipeline.inputs, stage.inputs, strict=True)
             ),
         )
@@ -100,19 +115,22 @@ def on_batch(stages: Sequence[Stage], batch: DataFrame) -> list[Stage]:
     ]
 
 
-def _source_inputs(
+def source_inputs(
     stages: Sequence[Stage],
-) -> Iterator[tuple[Callable[[Sequence[DataFrame]], DataFrame], Sequence[str]]]:
-    for stage in stages:
-        for source, each in zip(stage.pipeline.inputs, stage.inputs, strict=True):
-            if source.step is None:
-                yield each, source.schema.names
+) -> list[tuple[Callable[[Sequence[DataFrame]], DataFrame], Sequence[str]]]:
+    """The inputs that read sources, each with the names of its columns."""
+    return [
+        (each, source.schema.names)
+        for stage in stages
+        for source, each in zip(stage.pipeline.inputs, stage.inputs, strict=True)
+        if source.step is None
+    ]
 
 
 def shard_replies_of_own_epoch(
     session: SparkSession,
     stages: Sequence[Stage],
-    replies: Accumulator[list[tuple[Epoch, str]]],
+    replies: Sent,
     kept: Collection[int] = (),
 ) -> DataFrame:
     """The same of an epoch without input, which the driver starts by itself.
@@ -136,7 +154,8 @@ def _done(
     columns: Sequence[str] | None,
     stages: Sequence[Stage],
     number: int,
-    replies: Accumulator[list[tuple[Epoch, str]]],
+    replies: Sent,
+    cut: Cut = behind_shuffle,
 ) -> DataFrame:
     """The changes of a step; of the last one no row."""
     stage, packed_in = stages[number], columns is not None and stages[number].works is not None
@@ -150,7 +169,7 @@ def _done(
         return rows.mapInArrow(work, to_spark_schema(PACKED))
     if not stage.shared:
         return rows.mapInArrow(work, to_spark_schema(schema))
-    return _once(rows.mapInArrow(work, to_spark_schema(schema.append(TASK))), stage)
+    return _once(rows.mapInArrow(work, to_spark_schema(schema.append(TASK))), stage, cut)
 
 
 def _packed(stages: Sequence[Stage], step: int) -> PackedRows | None:
@@ -158,12 +177,11 @@ def _packed(stages: Sequence[Stage], step: int) -> PackedRows | None:
     return next((packed for stage in stages if (packed := stage.packed(step)) is not None), None)
 
 
-def _once(changes: DataFrame, stage: Stage) -> DataFrame:
+def _once(changes: DataFrame, stage: Stage, cut: Cut) -> DataFrame:
     """The changes of a step that several steps read, so that its tasks run once.
 
-    All who read it get one RDD behind one shuffle, and Spark runs the tasks before a shuffle once in a job. Whether it
-    finds that two parts of a plan are the same, and reuses the shuffle of one, depends on what is below. Were the tasks
-    run twice nevertheless, the epoch would be declined.
+    All who read it get one RDD behind one shuffle. Whether Spark finds that two parts of a plan are the same and reuses
+    the shuffle of one, depends on what is below. Were the tasks run twice nevertheless, the epoch would be declined.
     """
     tasks = stage.setup.assignment.tasks
     assert tasks is not None, "a step has keys, or one group"
@@ -171,10 +189,7 @@ def _once(changes: DataFrame, stage: Stage) -> DataFrame:
     numbers = [f"_column_{number}" for number in range(len(names))]
     if changes.isStreaming:  # only analysed, to check it
         return changes.toDF(*numbers, task).select(numbers).toDF(*names)
-    shuffled: Any = changes.repartitionById(tasks, F.col(task))
-    rows = shuffled._jdf.queryExecution().toRdd()  # noqa: SLF001  (Spark exposes it nowhere else)
-    same = frame_of_rdd(changes.sparkSession, rows, shuffled._jdf.schema())  # noqa: SLF001
-    return same.toDF(*numbers, task).select(numbers).toDF(*names)
+    return cut(changes.repartitionById(tasks, F.col(task))).toDF(*numbers, task).select(numbers).toDF(*names)
 
 
 def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str]]:

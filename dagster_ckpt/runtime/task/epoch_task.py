@@ -201,7 +201,7 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
     clock = SystemClock()
     root = setup.address.open()
     store = folder_store(root, setup.folder)
-    manifest = _manifest(ManifestChain(store, clock), order)
+    manifest = _manifest(setup, ManifestChain(store, clock), order)
     # The chain retries by itself, the engine does not: one lost reply for one of its many files would fail the epoch.
     store = retrying(with_ancestors(store, root, manifest.ancestors), clock)
     return ShardWork(
@@ -218,8 +218,20 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
     )
 
 
-def _manifest(chain: ManifestChain, order: EpochOrder) -> Manifest:
-    """The manifest that the epoch builds on. A worker that cannot read it would write where no reader looks."""
+_known: dict[tuple[str, str], Manifest] = {}
+"""The manifest that this process read last of each stream: the tasks of all steps of an epoch build on the same one."""
+_KNOWN_MAX = 8
+
+
+def _manifest(setup: TaskSetup, chain: ManifestChain, order: EpochOrder) -> Manifest:
+    """The manifest that the epoch builds on. A worker that cannot read it would write where no reader looks.
+
+    It is read once an epoch in each process. No two manifests have one nonce.
+    """
+    place = (setup.address.url, setup.folder)
+    known = _known.get(place)
+    if known is not None and (known.version, known.nonce) == (order.version, order.nonce):
+        return known
     try:
         manifest = chain.read(order.version)
     except CorruptStateError as error:
@@ -232,4 +244,7 @@ def _manifest(chain: ManifestChain, order: EpochOrder) -> Manifest:
             "this worker sees another manifest than the driver: every host must reach the same store. "
             f"host={socket.gethostname()}, version={order.version}, nonce={manifest.nonce}, expected={order.nonce}"
         )
+    if len(_known) >= _KNOWN_MAX:
+        _known.clear()
+    _known[place] = manifest
     return manifest
