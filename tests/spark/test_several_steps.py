@@ -4,20 +4,24 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dagster_ckpt import agg, tumbling
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver import batch_plan
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.task.dataflow import shard_replies
 from tests.spark.streams import FAST, StreamUnderTest
 
 
@@ -264,6 +268,29 @@ def test_a_table_larger_than_an_epoch_is_joined_behind_a_step(spark: SparkSessio
     stream.run(by_city)
     of = {shop: sum(total for (_, its), total in totals(10).items() if its == shop) for shop in "ab"}
     assert stream.rows() == [{"city": "Bern", "total": of["b"]}, {"city": "Oslo", "total": of["a"]}]
+
+
+@pytest.mark.parametrize(
+    ("column", "planned_anew"), [("amount + 1", False), ("amount + rand(1)", True), ("current_timestamp()", True)]
+)
+def test_steps_are_planned_once_where_nothing_else_can_come_of_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, *, planned_anew: bool
+) -> None:
+    stream, folder, plans = StreamUnderTest(spark, tmp_path), tmp_path / "rows", count()
+    drop_sales(folder)
+
+    def planned(*given: Any) -> DataFrame:
+        next(plans)
+        return shard_replies(*given)
+
+    def largest(session: SparkSession) -> Stream:
+        windows = sold(session, folder).key_by("shop").window(tumbling("10 minutes"), on_end="flush")
+        totals_of = windows.aggregate(amount=agg.sum("amount")).with_column("x", column)
+        return totals_of.key_by("shop").aggregate(most=agg.max("x"))
+
+    monkeypatch.setattr(batch_plan, "shard_replies", planned)
+    stream.run(largest)
+    assert (next(plans) > 1) is planned_anew
 
 
 def test_the_time_of_day_is_that_of_the_epoch(spark: SparkSession, tmp_path: Path) -> None:

@@ -75,9 +75,10 @@ class BatchPlan:
             # tasks of the step in a job of its own. Of an RDD it knows nothing.
             rows = frame_of_rdd(batch.sparkSession, rows_of(batch), java_frame(batch).schema())
             return shard_replies(on_batch(self._stages, rows), self._replies)
-        leaves: dict[int, _Leaf] = {}
-        for number, stand_in in enumerate(self._inputs):
-            leaves[stand_in.number] = partial(self._renaming, *self._of_input(number, read))
+        leaves: dict[int, _Leaf] = {
+            stand_in.number: partial(self._renaming, *each)
+            for stand_in, each in zip(self._inputs, self._of_inputs(read), strict=True)
+        }
         execution, own = java_class(self._session, f"{_EXECUTION}.QueryExecution"), java_session(self._session)
         *cut, last = self._parts
         for part in cut:
@@ -92,15 +93,21 @@ class BatchPlan:
         self._parts.append(_Part.of(rows, stand_in))
         return stand_in.frame
 
-    def _of_input(self, number: int, read: Node) -> tuple[Any, Node]:
-        """An input's columns, and the plan that they are of."""
+    def _of_inputs(self, read: Node) -> Iterator[tuple[Any, Node]]:
+        """The columns of each input, and the plan that they are of."""
         if len(self._inputs) == 1:
-            return read.output(), read
-        own = [each for each in each_of(read.children()) if _number_of_input(each) == number]
-        if kind_of(read) == "UnionExec" and len(own) == 1:
-            column = own[0].projectList().apply(_COLUMNS_BEFORE + number).child()
-            if kind_of(column) == "CreateNamedStruct":
-                return column.valExprs(), own[0].child()
+            yield read.output(), read
+            return
+        sides: dict[int | None, list[Node]] = {}
+        for side in each_of(read.children()) if kind_of(read) == "UnionExec" else ():
+            sides.setdefault(_number_of_input(side), []).append(side)
+        for number in range(len(self._inputs)):
+            # An input may be a union itself, and Spark makes one of both; a side that does not say may be of any input.
+            own = sides.get(number, []) if None not in sides else []
+            yield (_of_side(number, own[0]) if len(own) == 1 else None) or self._of_union(number, read)
+
+    def _of_union(self, number: int, read: Node) -> tuple[Any, Node]:
+        """The same of one input, from all rows."""
         session, output = self._session, read.output()
         wanted = java_session(session).sessionState().sqlParser().parseExpression(str(number))
         is_own = java_class(session, f"{_EXPRESSIONS}.EqualTo")(output.apply(0), wanted)
@@ -192,6 +199,15 @@ class _Part:
             and bool(self.analysed.deterministic())
             and not has_pattern(self.session, self.analysed, "CURRENT_LIKE")
         )
+
+
+def _of_side(number: int, side: Node) -> tuple[Any, Node] | None:
+    """The columns of an input, and the plan that they are of, from its side of the union.
+
+    None: Spark has made another expression of the columns, such as a constant.
+    """
+    struct = side.projectList().apply(_COLUMNS_BEFORE + number).child()
+    return (struct.valExprs(), side.child()) if kind_of(struct) == "CreateNamedStruct" else None
 
 
 def _number_of_input(side: Node) -> int | None:

@@ -10,16 +10,17 @@ import pytest
 
 from dagster_ckpt import agg
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.ids import Nonce
+from dagster_ckpt.ids import Nonce, Version
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Owner
+from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import file_of
 from dagster_ckpt.runtime.task.ack_rows import ShardDecline
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
@@ -102,6 +103,26 @@ def test_the_new_run_is_the_change_log(setup: TaskSetup, writer: StreamWriter) -
     [change] = two.changes
     assert (change.kind, change.path) == (ChangeKind.RUN, two.tables[0].runs[0].path)
     assert three.changes == ()
+
+
+def test_a_process_reads_the_manifest_of_an_epoch_once(
+    setup: TaskSetup, writer: StreamWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    own = ManifestChain.read
+
+    def counted(chain: ManifestChain, version: Version) -> Manifest:
+        read.append(version)
+        return own(chain, version)
+
+    monkeypatch.setattr(ManifestChain, "read", counted)
+    order = order_of(writer)
+    for partition in (0, 1):
+        acks_of(replies_of(setup, order, partition, 77, iter([batch((2 * partition, 7, 10))])))
+    assert read == [order.version]
+    [decline, *_] = replies_of(setup, replace(order, nonce=Nonce("another")), 1, 78, iter([batch((2, 7, 10))]))
+    assert isinstance(decline, ShardDecline)
+    assert read == [order.version, order.version], "what is known is of another nonce"
 
 
 def test_a_batch_larger_than_a_chunk_is_processed_in_pieces(setup: TaskSetup, writer: StreamWriter) -> None:
