@@ -143,14 +143,14 @@ def test_spark_may_aggregate_an_upstreams_rows_before_it_shuffles_them(
 ) -> None:
     monkeypatch.setattr(partial_choice, "_ROWS_MIN", 1)
     monkeypatch.setattr(partial_choice, "_BEGINS_AT", 2.0)
-    chain.epochs_max, plans, plan_of_batch = 1, list[str](), EpochQuery.plan_of_batch
+    chain.epochs_max, plans, execution_of_batch = 1, list[str](), EpochQuery.execution_of_batch
 
     def noted(query: EpochQuery, frame: DataFrame) -> Any:
-        plan = plan_of_batch(query, frame)
-        plans.append(str(plan.toString()))
-        return plan
+        execution = execution_of_batch(query, frame)
+        plans.append(str(execution.sparkPlan().toString()))
+        return execution
 
-    monkeypatch.setattr(EpochQuery, "plan_of_batch", noted)
+    monkeypatch.setattr(EpochQuery, "execution_of_batch", noted)
 
     def totals(spark: SparkSession) -> Stream:
         return chain.upstream(spark).key_by("k").aggregate(total=agg.sum("v"), rows=agg.count())

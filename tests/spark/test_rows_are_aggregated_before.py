@@ -196,14 +196,14 @@ def test_a_stream_changes_to_it_and_back(
         return stream_returned("totals", text, session, {"rows": Stream(reader.parquet(str(folder)))})
 
     plans: list[str] = []
-    plan_of_batch = EpochQuery.plan_of_batch
+    execution_of_batch = EpochQuery.execution_of_batch
 
     def noted(query: EpochQuery, frame: DataFrame) -> Any:
-        plan = plan_of_batch(query, frame)
-        plans.append(str(plan.toString()))
-        return plan
+        execution = execution_of_batch(query, frame)
+        plans.append(str(execution.sparkPlan().toString()))
+        return execution
 
-    monkeypatch.setattr(EpochQuery, "plan_of_batch", noted)
+    monkeypatch.setattr(EpochQuery, "execution_of_batch", noted)
     with caplog.at_level(logging.INFO, "dagster_ckpt.runtime.driver.stream_run"):
         stream.run(function)
     assert plans

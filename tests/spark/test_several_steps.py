@@ -21,6 +21,7 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver import batch_plan
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
 from dagster_ckpt.runtime.task.dataflow import shard_replies
 from tests.spark.streams import FAST, StreamUnderTest
 
@@ -100,6 +101,30 @@ def test_a_source_may_have_no_rows_while_another_has(spark: SparkSession, tmp_pa
     stream.run(joined)
     found = {(row["name"], row["total"], row["size"]) for row in stream.rows()}
     assert found == {("a", 10, 1), ("b", 7, 2)}
+
+
+def test_spark_counts_the_rows_of_each_source(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever watches a stream by Spark's progress sees what it has read, whatever ran in place of Spark's own plan."""
+    stream, counted, stop = StreamUnderTest(spark, tmp_path), list[list[int]](), EpochQuery.stop
+    for number, rows in enumerate(EPOCHS):
+        drop(tmp_path / "left", number, rows)
+        drop(tmp_path / "right", number, rows[: 1 + number % 3])
+
+    def noted(query: EpochQuery) -> None:
+        own: Any = query._query
+        for each in own.recentProgress if own is not None else ():
+            counted.append([source.numInputRows for source in each.sources])
+        stop(query)
+
+    def both(session: SparkSession) -> Stream:
+        left, right = (rows_of(session, tmp_path / side).key_by("order").deduplicate() for side in ("left", "right"))
+        return left.key_by("order").join(right.select("order", "amount AS other").key_by("order"))
+
+    monkeypatch.setattr(EpochQuery, "stop", noted)
+    stream.run(both)
+    assert counted == [[len(rows), len(rows[: 1 + number % 3])] for number, rows in enumerate(EPOCHS)]
 
 
 def test_a_crash_and_a_rollback_take_all_steps_back_together(spark: SparkSession, tmp_path: Path) -> None:

@@ -68,13 +68,14 @@ class BatchPlan:
         self._once = all(part.stays(stand_ins) for part in self._parts)
         self._renamed: dict[int, tuple[Any, Any]] = {}
 
-    def on(self, batch: DataFrame, read: Node) -> DataFrame | PlannedRows:
-        """What comes of a micro-batch. `read` is the plan that reads its rows from the sources."""
+    def on(self, batch: DataFrame, reads: Any) -> DataFrame | PlannedRows:
+        """What comes of a micro-batch. `reads` has the plans that read its rows from the sources."""
         if not self._once:
             # Spark knows how few rows a batch has. It would take those of a step for the table of a join, and run the
             # tasks of the step in a job of its own. Of an RDD it knows nothing.
             rows = frame_of_rdd(batch.sparkSession, rows_of(batch), java_frame(batch).schema())
             return shard_replies(on_batch(self._stages, rows), self._replies)
+        read = _read_by(self._session, reads)
         leaves: dict[int, _Leaf] = {
             stand_in.number: partial(self._renaming, *each)
             for stand_in, each in zip(self._inputs, self._of_inputs(read), strict=True)
@@ -166,6 +167,13 @@ class _Tree:
         for each in self.below:
             yield from each.leaves()
 
+    def on(self, session: SparkSession, leaves: Iterator[Node]) -> Node:
+        """The plan on other leaves, from left to right, be they equal or not."""
+        if not self.below:
+            return next(leaves)
+        below = scala_seq(session, [each.on(session, leaves) for each in self.below])
+        return self.node.withNewChildrenInternal(below.toIndexedSeq())
+
     def over(self, session: SparkSession, leaves: Mapping[int, _Leaf]) -> Node:
         """The plan over other leaves, by their numbers."""
         if self.number is not None:
@@ -199,6 +207,15 @@ class _Part:
             and bool(self.analysed.deterministic())
             and not has_pattern(self.session, self.analysed, "CURRENT_LIKE")
         )
+
+
+def _read_by(session: SparkSession, reads: Any) -> Node:
+    """The plan that reads a micro-batch, on the leaves whose rows Spark counts: those of the plan that it would run."""
+    tree, counted = _Tree.of(reads.sparkPlan()), list(each_of(reads.executedPlan().collectLeaves()))
+    own = list(tree.leaves())
+    if [kind_of(leaf.node) for leaf in own] != [kind_of(leaf) for leaf in counted]:
+        return tree.node  # then its progress says that it has read nothing
+    return tree.on(session, iter(counted))
 
 
 def _of_side(number: int, side: Node) -> tuple[Any, Node] | None:

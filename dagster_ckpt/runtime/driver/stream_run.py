@@ -492,7 +492,7 @@ class _Run:
             if first.partial is not None:  # in the query's own session, where there is nothing else to shuffle
                 frame.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
             self._batch_plan = BatchPlan(frame, self._stages, self._replies)
-        return self._batch_plan.on(frame, query.plan_of_batch(frame))
+        return self._batch_plan.on(frame, query.execution_of_batch(frame))
 
     def _stream_writer(self, checkpoint: SparkCheckpoint) -> DataStreamWriter:
         options, steps = self._job.options, [operator.pipeline for operator in self._checked.dataflow.operators]

@@ -85,17 +85,17 @@ class EpochQuery:
             finds_data=bool(query.status["isDataAvailable"]),
         )
 
-    def plan_of_batch(self, frame: DataFrame) -> Any:
-        """The physical plan that reads the rows of `frame`, the micro-batch in progress, from the source.
+    def execution_of_batch(self, frame: DataFrame) -> Any:
+        """The plans that read the rows of `frame`, the micro-batch in progress, from the source.
 
-        Spark compiles it together with what is done with the rows. `frame` itself is what comes out of that plan, row
-        by row. Its own plan is returned where the other is not known yet: before `start` has returned.
+        Spark compiles them together with what is done with the rows. `frame` itself is what comes out of them, row by
+        row. Its own plans are returned where the others are not known yet: before `start` has returned.
         """
         query: Any = self._query
         if query is None:
             internal: Any = frame
-            return internal._jdf.queryExecution().sparkPlan()  # noqa: SLF001  (Spark exposes it nowhere else)
-        return query._jsq.streamingQuery().lastExecution().sparkPlan()  # noqa: SLF001  (as above)
+            return internal._jdf.queryExecution()  # noqa: SLF001  (Spark exposes it nowhere else)
+        return query._jsq.streamingQuery().lastExecution()  # noqa: SLF001  (as above)
 
     def ping(self) -> None:
         """Return once Spark answers for the query, or is known to be gone."""
