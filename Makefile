@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: test-daemon first-epoch fifty profile
+.PHONY: test-daemon test-tpcds first-epoch fifty profile
 .PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage test-s3 test-browser test-destinations test-kafka test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
@@ -40,6 +40,9 @@ test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
 
 test-queries: $(READY) ## run all queries of known benchmarks as streams and compare with Spark's batch after each epoch
 	@scripts/run.sh python scripts/test.py queries
+
+test-tpcds: $(READY) ## keep the queries of TPC-DS up to date, those of Spark's own tests (Maven fetches them)
+	@scripts/test_tpcds.sh
 
 test-daemon: $(READY) ## test freshness policies with Dagster's daemon as a process: windows last a minute or more
 	@scripts/run.sh python -m pytest -q -p no:cacheprovider tests/daemon

@@ -4,11 +4,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh
-. scripts/kafka_jars.sh
+. scripts/jars.sh
 
 log=.work/kafka.log
 mkdir -p .work
 : >"$log"
 
-kafka_jars broker connector formats
+fetch_jars broker connector formats
 exec scripts/run.sh python -m pytest -q -p no:cacheprovider tests/kafka "$@"

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh
-. scripts/kafka_jars.sh
+. scripts/jars.sh
 
 log=.work/servers.log
 mkdir -p .work
@@ -19,8 +19,8 @@ if ! .venv/bin/python -c 'import adbc_driver_postgresql, confluent_kafka, deltal
         --editable '.[deltalake,iceberg,kafka,postgres]' 'pyiceberg[sql-postgres]'
 fi
 
-if ! kafka_jars broker connector; then
-    unset DAGSTER_CKPT_TEST_KAFKA
+if ! fetch_jars broker connector; then
+    unset DAGSTER_CKPT_TEST_JARS
     printf '%s\n' "There is no Kafka: what needs it is left out."
 fi
 

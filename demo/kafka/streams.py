@@ -90,7 +90,7 @@ defs = build_streaming_definitions(
         spark_config={
             "spark.master": "local[2]",
             "spark.driver.memory": "768m",
-            "spark.driver.extraClassPath": f"{os.environ['DAGSTER_CKPT_TEST_KAFKA']}/connector/*",
+            "spark.driver.extraClassPath": f"{os.environ['DAGSTER_CKPT_TEST_JARS']}/connector/*",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",

@@ -1,4 +1,4 @@
-"""A Kafka broker on this machine's loopback, which is its own controller. `scripts/kafka_jars.sh` fetches the jars."""
+"""A Kafka broker on this machine's loopback, which is its own controller. `scripts/jars.sh` fetches the jars."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.servers.processes import HOST, Server, free_port, listens, until
 
-JARS = os.environ.get("DAGSTER_CKPT_TEST_KAFKA", "")
+JARS = os.environ.get("DAGSTER_CKPT_TEST_JARS", "")
 """Where the jars are; empty where they were not fetched."""
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
