@@ -6,7 +6,7 @@ Reading order
     stream_run        a run: open the stream, make epochs, retry failures, end cleanly
     run_end           when a run ends, and how it waits between two tries
     stream_checks     checks before anything is created
-    batch_plan        what is done with each micro-batch's rows, analysed once
+    batch_plan        what is done with each micro-batch's rows, planned once
     partial_choice    whether Spark aggregates rows before it shuffles them
     epoch_driver      one micro-batch in, one manifest out
     streaming_query   the streaming query and its end
