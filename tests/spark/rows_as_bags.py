@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from math import isnan
 
 from pyspark.sql import Row
 
@@ -10,6 +11,11 @@ from pyspark.sql import Row
 def bag(rows: Iterable[Iterable[object]], number: Callable[[float], object] = float) -> Counter[object]:
     """The rows, each with how often it is there. Floats are compared as `number` makes them."""
     return Counter(tuple(_plain(each, number) for each in row) for row in rows)
+
+
+def nine_digits(value: float) -> str:
+    """For sums whose last digits depend on their order. There is one NaN and one zero."""
+    return "nan" if isnan(value) else f"{value + 0.0:.9g}"
 
 
 def _plain(value: object, number: Callable[[float], object]) -> object:

@@ -4,7 +4,6 @@ import gc
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from math import isnan
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from dagster_ckpt.runtime.plans import stand_ins
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from tests.spark.input_files import drop
-from tests.spark.rows_as_bags import bag
+from tests.spark.rows_as_bags import bag, nine_digits
 from tests.spark.streams import StreamUnderTest
 from tests.worlds.examples import TIMES
 from tests.worlds.queries.tables import COLUMNS, EPOCHS, Changing, tables
@@ -95,7 +94,3 @@ def read(session: SparkSession, root: Path, world: Mapping[str, Changing]) -> Ma
         upstream = Upstream(name, table.key, changes=True) if table.changes else None
         found[name] = Stream(frame, upstream=upstream)
     return found
-
-
-def nine_digits(value: float) -> str:
-    return "nan" if isnan(value) else f"{value + 0.0:.9g}"

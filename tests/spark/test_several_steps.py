@@ -106,7 +106,7 @@ def test_a_source_may_have_no_rows_while_another_has(spark: SparkSession, tmp_pa
 def test_spark_counts_the_rows_of_each_source(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever watches a stream by Spark's progress sees what it has read, whatever ran in place of Spark's own plan."""
+    """`numInputRows` in Spark's progress is correct, although the batch runs in another plan than Spark's."""
     stream, counted, stop = StreamUnderTest(spark, tmp_path), list[list[int]](), EpochQuery.stop
     for number, rows in enumerate(EPOCHS):
         drop(tmp_path / "left", number, rows)

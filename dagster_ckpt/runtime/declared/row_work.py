@@ -37,7 +37,6 @@ _PLAIN = ("Alias", "AttributeReference")
 _ZONE_AWARE = "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression"
 _zone_aware: dict[str, bool] = {}
 """Whether the expressions of a class compute with a time zone: one call for each class."""
-_AS = " AS "
 _ZONE = "spark.sql.session.timeZone"
 _UTC = "Z"
 """Java's normalized name of the zone without offset."""
@@ -159,9 +158,10 @@ class _Node:
     @cached_property
     def expressions(self) -> list["_Expression"]:
         found, below = self.node.expressions(), set(texts_of(self.node.inputSet().toSeq()))
+        named = (text.partition(" AS ") for text in texts_of(found))
         return [
-            _Expression(found, place, text.partition(_AS), text.partition(_AS)[0] in below)
-            for place, text in enumerate(texts_of(found))
+            _Expression(found, place, column if column in below else None, renamed=bool(name))
+            for place, (column, _, name) in enumerate(named)
         ]
 
 
@@ -169,14 +169,14 @@ class _Node:
 class _Expression:
     """An expression of a node: the one at `place` of `found`.
 
-    `named` are the two sides of AS in Spark's text. A plain one is a column of the node below, under any name: most
-    are, and nothing more has to be asked of them.
+    `column` is the text of a column of the node below, where it is no more than that, `renamed` or not: most are, and
+    nothing more has to be asked of them.
     """
 
     found: Any
     place: int
-    named: tuple[str, str, str]
-    plain: bool
+    column: str | None
+    renamed: bool
 
     @cached_property
     def expression(self) -> Any:
@@ -191,18 +191,14 @@ class _Expression:
         """What it is made of, each with its kind; the first is the expression itself."""
         return list(_parts(self.expression))
 
-    @cached_property
-    def deterministic(self) -> bool:
-        return all(kind in _PLAIN for kind, _ in self.parts) or bool(self.expression.deterministic())
-
-    @cached_property
-    def renames(self) -> str | None:
-        """The column that a plain expression gives another name."""
-        return self.named[0].rpartition("#")[0] if self.plain and self.named[1] else None
+    @property
+    def renames_kind(self) -> bool:
+        """Whether it is what says if a row comes or goes, under a name."""
+        return self.renamed and self.column is not None and self.column.rpartition("#")[0] == CHANGE_TYPE
 
     def depends_on_zone(self, gateway: Any) -> bool:
         """Whether it computes with the session's time zone, or may have been written in it."""
-        if self.plain:
+        if self.column is not None:
             return False
         for kind, part in self.parts:
             if kind in _PLAIN:
@@ -253,7 +249,7 @@ def _is_zone_aware(gateway: Any, kind: str, expression: Any) -> bool:
 
 
 def _check_expression(expression: _Expression, text: str) -> None:
-    if expression.plain and expression.renames != CHANGE_TYPE:
+    if expression.column is not None and not expression.renames_kind:
         return
     names = {kind for kind, _ in expression.parts}
     columns = [part for kind, part in expression.parts[1:] if kind == "AttributeReference"]
@@ -268,7 +264,7 @@ def _check_expression(expression: _Expression, text: str) -> None:
             "others when a row goes than when it came: use the row's values only. "
             f"condition={text}"
         )
-    if not names.isdisjoint(OF_THE_MOMENT) or not expression.deterministic:
+    if not names.isdisjoint(OF_THE_MOMENT) or not expression.expression.deterministic():
         raise InvalidPipelineError(
             "the upstream table updates and deletes rows, and this condition may say one thing of a row when it comes "
             "and another when it goes: use the row's values only, not the time of day or chance. "

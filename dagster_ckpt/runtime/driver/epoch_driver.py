@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.clock import Clock
@@ -33,7 +32,7 @@ from dagster_ckpt.runtime.driver.seen_files import refuse_files_read_twice
 from dagster_ckpt.runtime.driver.spark_checkpoint import Advance, SparkCheckpoint
 from dagster_ckpt.runtime.driver.watermarks import Watermarks
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, merged
-from dagster_ckpt.runtime.task.epoch_task import EpochOrder
+from dagster_ckpt.runtime.task.epoch_task import EpochOrder, Sent
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
@@ -76,7 +75,7 @@ class DriverSetup:
     checked: Callable[[Positions, Positions], Positions]
     sources: tuple[Source, ...]
     assignments: tuple[ShardAssignment, ...]
-    replies: Accumulator[list[tuple[Epoch, str]]]
+    replies: Sent
     watermarks: Watermarks
     horizon_us: int | None
     on_commit: Callable[[CommittedEpoch], None]

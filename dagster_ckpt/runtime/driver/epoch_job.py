@@ -10,15 +10,13 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.accumulators import Accumulator
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from dagster_ckpt.ids import Epoch
 from dagster_ckpt.runtime.driver.batch_plan import PlannedRows, rows_of
 from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
 from dagster_ckpt.runtime.task.ack_rows import Reply, decode_reply
-from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder
+from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder, Sent
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 _LOG = logging.getLogger(__name__)
@@ -61,7 +59,7 @@ class EpochJob:
         frame: DataFrame | PlannedRows,
         order: EpochOrder,
         assignment: ShardAssignment,
-        replies: Accumulator[list[tuple[Epoch, str]]],
+        replies: Sent,
         tag: str,
         on_progress: Callable[[JobProgress], None],
     ) -> None:

@@ -4,11 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.accumulators import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.key_hash import SEED
 from dagster_ckpt.operators.partial_aggregate import PartialAggregate
 from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
@@ -17,12 +15,10 @@ from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.jvm import frame_of_rdd, java_frame
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
-from dagster_ckpt.runtime.task.epoch_task import PassedOn, TaskSetup, epoch_task
+from dagster_ckpt.runtime.task.epoch_task import PassedOn, Sent, TaskSetup, epoch_task
 from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
-Sent = Accumulator[list[tuple[Epoch, str]]]
-"""What the tasks of an epoch reply, each with the epoch's number."""
 _NOTHING = "nothing boolean"
 """Spark wants a column of what the last step's tasks return, which is no row."""
 
@@ -181,7 +177,7 @@ def _once(changes: DataFrame, stage: Stage, cut: Cut) -> DataFrame:
     """The changes of a step that several steps read, so that its tasks run once.
 
     All who read it get one RDD behind one shuffle. Whether Spark finds that two parts of a plan are the same and reuses
-    the shuffle of one, depends on what is below. Were the tasks run twice nevertheless, the epoch would be declined.
+    the shuffle of one depends on what is below. Were the tasks run twice nevertheless, the epoch would be declined.
     """
     tasks = stage.setup.assignment.tasks
     assert tasks is not None, "a step has keys, or one group"

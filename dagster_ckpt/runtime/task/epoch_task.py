@@ -69,6 +69,10 @@ class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
         return value1
 
 
+Sent = Accumulator[list[tuple[Epoch, str]]]
+"""Where the tasks of an epoch put their replies, each with the epoch's number."""
+
+
 @dataclass(frozen=True, slots=True)
 class PassedOn:
     """What a step passes on: its changes, with these columns.
@@ -111,7 +115,7 @@ class EpochOrder:
 def epoch_task(
     setup: TaskSetup,
     columns: Sequence[str] | None,
-    sent: Accumulator[list[tuple[Epoch, str]]],
+    sent: Sent,
     passed_on: PassedOn | None = None,
     *,
     packed: bool = False,
