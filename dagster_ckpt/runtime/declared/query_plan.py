@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.spark.jvm import java_class
+from dagster_ckpt.runtime.spark.jvm import java_class, java_frame, java_session
 
 _COUNTS = "Stream(df).key_by(...).aggregate(...), or .window(...).aggregate(...) where df groups by a window"
 _DEDUPLICATES = "Stream(df).key_by(...).deduplicate()"
@@ -77,13 +77,12 @@ def analysed_plan(asset: str, frame: object) -> Any:
 
 def plan_of(frame: AnyDataFrame) -> Any:
     """Spark's analysed plan of a DataFrame that is known to have one."""
-    internal: Any = frame
-    return internal._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no other way to it)
+    return java_frame(frame).queryExecution().analyzed()
 
 
 def frame_of(session: SparkSession, plan: Any) -> DataFrame:
     """A DataFrame of a logical plan."""
-    made = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(session._jsparkSession, plan)  # noqa: SLF001
+    made = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(java_session(session), plan)
     return DataFrame(made, session)
 
 

@@ -13,7 +13,7 @@ from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of, kind_of, plan_of, texts_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
-from dagster_ckpt.runtime.spark.jvm import java_class
+from dagster_ckpt.runtime.spark.jvm import java_class, java_session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -60,8 +60,8 @@ def stand_in(session: "SparkSession", schema: pa.Schema) -> "DataFrame":
     """No row, with these columns."""
     from pyspark.sql import DataFrame
 
-    internal: Any = session  # in Python it would start a job of no tasks
-    own, nothing = internal._jsparkSession, java_class(session, "java.util.ArrayList")()  # noqa: SLF001
+    # In Python it would start a job of no tasks.
+    own, nothing = java_session(session), java_class(session, "java.util.ArrayList")()
     return DataFrame(own.createDataFrame(nothing, own.parseDataType(to_spark_schema(schema).json())), session)
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dagster_ckpt.runtime.lag.source_lags import QueryView
+from dagster_ckpt.runtime.spark.jvm import java_frame
 
 Work = Callable[[DataFrame, int], None]
 
@@ -93,8 +94,7 @@ class EpochQuery:
         """
         query: Any = self._query
         if query is None:
-            internal: Any = frame
-            return internal._jdf.queryExecution()  # noqa: SLF001  (Spark exposes it nowhere else)
+            return java_frame(frame).queryExecution()
         return query._jsq.streamingQuery().lastExecution()  # noqa: SLF001  (as above)
 
     def ping(self) -> None:
