@@ -116,7 +116,7 @@ class BatchPlan:
         struct, field = output.apply(_COLUMNS_BEFORE + number), java_class(session, f"{_EXPRESSIONS}.GetStructField")
         none = java_class(session, "scala.Option").empty()
         columns = [field(struct, place, none) for place in range(struct.dataType().length())]
-        return scala_seq(session, columns), java_class(session, f"{_EXECUTION}.FilterExec")(is_own, read)
+        return scala_seq(session, columns), _tagged(java_class(session, f"{_EXECUTION}.FilterExec")(is_own, read), read)
 
     def _renaming(self, columns: Any, rows: Node, leaf: Node) -> Node:
         """The rows under the names and numbers of a leaf's columns."""
@@ -129,7 +129,7 @@ class BatchPlan:
             named = [alias(one, wanted.name(), wanted.exprId(), nothing, none, nothing) for one, wanted in pairs]
             known = (columns, scala_seq(session, named))
             self._renamed[number] = known
-        return java_class(session, f"{_EXECUTION}.ProjectExec")(known[1], rows)
+        return _tagged(java_class(session, f"{_EXECUTION}.ProjectExec")(known[1], rows), leaf)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class _Tree:
         if not self.below:
             return next(leaves)
         below = scala_seq(session, [each.on(session, leaves) for each in self.below])
-        return self.node.withNewChildrenInternal(below.toIndexedSeq())
+        return _tagged(self.node.withNewChildrenInternal(below.toIndexedSeq()), self.node)
 
     def over(self, session: SparkSession, leaves: Mapping[int, _Leaf]) -> Node:
         """The plan over other leaves, by their numbers."""
@@ -236,6 +236,12 @@ def _number_of_input(side: Node) -> int | None:
     if kind_of(number) != "Alias" or kind_of(number.child()) != "Literal":
         return None
     return int(number.child().value())
+
+
+def _tagged(made: Node, stands_for: Node) -> Node:
+    """A node that we made, with the logical plan that another is of. Spark's rules ask for it."""
+    made.copyTagsFrom(stands_for)
+    return made
 
 
 def _with_rdd(session: SparkSession, rows: Any, leaf: Node) -> Node:
