@@ -16,7 +16,8 @@ class RetiredFiles:
     def seen(self, manifest: Manifest) -> None:
         """Remove what the manifest before the last one was the last to name: tasks may still have had it open."""
         named = {run.path for table in manifest.runs.values() for shard in table for run in shard}
-        named |= {change.path for change in manifest.changes}
+        if not manifest.pipeline.appends:  # else they are the table
+            named |= {change.path for change in manifest.changes}
         [stream] = self._store.iterdir()
         for path in self._leaving - named:
             (stream / path).unlink()

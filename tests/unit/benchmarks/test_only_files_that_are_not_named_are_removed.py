@@ -37,3 +37,12 @@ def test_a_file_goes_one_epoch_after_the_last_that_named_it(tmp_path: Path) -> N
     retired.seen(showing(stream, 4, 4, 3))
     assert runs() == ["1-3-0-0.arrow", "1-4-0-0.arrow"]
     assert changes() == ["1-3-0-0.parquet", "1-4-0-0.parquet"]
+
+
+def test_the_files_of_a_table_that_only_grows_stay(tmp_path: Path) -> None:
+    stream = tmp_path / "store/totals"
+    retired = RetiredFiles(tmp_path / "store")
+    for epoch in range(1, 5):
+        manifest = showing(stream, epoch, epoch)
+        retired.seen(replace(manifest, runs={}, pipeline=replace(manifest.pipeline, appends=True)))
+    assert len(list(stream.glob("changes/*"))) == 4
