@@ -99,6 +99,21 @@ QUERIES = {
               FROM orders GROUP BY buyer, item)
         WINDOW w AS (PARTITION BY buyer ORDER BY item)
     """,
+    "values that are no null, before and behind": """
+        SELECT buyer, item, lag(large) IGNORE NULLS OVER w AS before, lead(large, 2) IGNORE NULLS OVER w AS behind,
+               lag(large, 3, item) IGNORE NULLS OVER w AS third, lead(large, -2, 9) IGNORE NULLS OVER w AS second,
+               nth_value(large, 2) IGNORE NULLS OVER w AS two, row_number() OVER w AS place,
+               nth_value(large, 2) IGNORE NULLS OVER (
+                   PARTITION BY buyer ORDER BY item ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) AS near,
+               first_value(large) IGNORE NULLS OVER (
+                   PARTITION BY buyer ORDER BY item ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS next,
+               last_value(large) IGNORE NULLS OVER (
+                   PARTITION BY buyer ORDER BY item ROWS BETWEEN 1 PRECEDING AND UNBOUNDED FOLLOWING) AS last,
+               first_value(large) IGNORE NULLS OVER (PARTITION BY buyer ORDER BY item DESC NULLS FIRST
+                   ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS highest
+        FROM (SELECT buyer, item, nullif(count(*) % 3, 0) AS large FROM orders GROUP BY buyer, item)
+        WINDOW w AS (PARTITION BY buyer ORDER BY item)
+    """,
     "an outer join that asks more than equal keys": """
         SELECT o.buyer, o.item, b.city, b.score FROM orders o
         LEFT JOIN buyers b ON o.buyer = b.buyer AND o.item > 1 AND b.score <= o.item
@@ -164,6 +179,19 @@ QUERIES = {
         LEFT JOIN (SELECT s FROM nested INTERSECT
           SELECT struct(score AS item, CAST(NULL AS DECIMAL(8, 2)) AS price) FROM buyers) z ON x.s = z.s
     """,
+    "arrays as keys, and lists of lists": """
+        WITH listed AS (
+          SELECT array(item, item % 2, NULL) AS a, array(struct(buyer, price)) AS b, array(weight * 0, weight) AS c,
+            item
+          FROM orders WHERE item < 3)
+        SELECT x.*, z.a IS NULL AS single FROM (
+          SELECT a, c, count(*) AS n, array_sort(collect_list(b)) AS lists, array_sort(collect_set(b)) AS set,
+            any_value(a)[0] AS first, count(DISTINCT b) AS kinds, max_by(a, item) AS last,
+            size(collect_list(struct(a, item))) AS pairs, count(*) OVER (PARTITION BY a) AS alike
+          FROM listed GROUP BY a, c) x
+        LEFT JOIN (SELECT array(item, item % 2, NULL) AS a FROM orders
+          INTERSECT SELECT array(score, score % 2, NULL) FROM buyers) z ON x.a = z.a
+    """,
     "lateral and limited subqueries, days before a date": """
         SELECT b.buyer, x.s, x.n FROM buyers b JOIN LATERAL (
           SELECT sum(o.item) OVER (ORDER BY o.item) AS s,
@@ -209,6 +237,11 @@ QUERIES = {
             any_value(city) AS c, try_sum(item) AS t, count_if(item > 2) AS twos, bit_and(item) AS bits,
             round(stddev(item), 9) AS spread
         FROM orders o LEFT JOIN buyers b ON o.buyer = b.buyer AND b.score > 2 GROUP BY city
+    """,
+    "texts in the order of other columns": """
+        SELECT item, listagg(buyer, '-') WITHIN GROUP (ORDER BY at, weight, buyer) AS names,
+            listagg(buyer) WITHIN GROUP (ORDER BY weight DESC, at DESC, buyer DESC) FILTER (WHERE weight > 0) AS late
+        FROM orders GROUP BY item
     """,
     "zeros with and without a sign are one": """
         SELECT zero, item, n, CAST(zero AS STRING) AS text FROM (
@@ -404,13 +437,17 @@ def test_a_dataframe_is_a_query_too(stream: StreamUnderTest, spark: SparkSession
         ("SELECT stddev(item) OVER (ORDER BY at) AS s FROM orders", "any aggregate without ORDER BY.*found=stddev"),
         ("SELECT histogram_numeric(item, 3) AS h FROM orders", r"each bucket: GROUP BY.*histogram_numeric"),
         ("SELECT percentile(item, 0.5, item) AS p FROM orders", "it has no frequencies: .*found=percentile"),
-        ("SELECT collect_list(array(item)) AS m FROM orders", "no such nested values: .*found=collect_list"),
-        ("SELECT count(DISTINCT array(item)) AS n FROM orders", r"values that have an order.*v0=array\(.*item"),
+        ("SELECT collect_list(array(at)) AS m FROM orders", "no such nested values: .*found=collect_list"),
+        ("SELECT count(DISTINCT array(at)) AS n FROM orders", r"values that have an order.*v0=array\(.*at"),
+        ("SELECT array(at) AS a, count(*) AS n FROM orders GROUP BY 1", "not brought together by values of this type"),
         ("SELECT sum(DISTINCT weight), kurtosis(DISTINCT item) AS k FROM orders", "DISTINCT is for.*kurtosis"),
-        ("SELECT listagg(buyer) WITHIN GROUP (ORDER BY at) AS n FROM orders", "orders the values by themselves alone"),
+        ("SELECT listagg(buyer) WITHIN GROUP (ORDER BY at, item DESC) AS n FROM orders", "that all ascend with NULLS"),
         ("SELECT id FROM range(100000) UNION ALL SELECT item FROM orders", "added once more in each epoch.*columns=id"),
         ("SELECT sum(item) OVER (ORDER BY price RANGE 2 PRECEDING) AS s FROM orders", "RANGE with a distance"),
-        ("SELECT buyer,\n  lag(item) IGNORE NULLS OVER (ORDER BY at) AS s\nFROM orders", "IGNORE NULLS.*, line=2$"),
+        (
+            "SELECT buyer,\n  last(item, true) OVER (ORDER BY at ROWS 2 PRECEDING) AS s\nFROM orders",
+            "IGNORE NULLS.*, line=2$",
+        ),
         (
             "SELECT o.* FROM orders o JOIN LATERAL\n(SELECT * FROM buyers b WHERE b.buyer = o.buyer LIMIT 1)",
             "which by ORDER BY",

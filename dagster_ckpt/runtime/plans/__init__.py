@@ -13,9 +13,11 @@ Reading order. Begin with `compiler`.
     aggregates      Spark's aggregates as the engine's
     over_functions  the same for functions over a partition
     over_algebra    those that are made of plainer ones
+    skipped_nulls   those with IGNORE NULLS
     constants       rows that a query has in its text
     sessions        windows of sessions, as keys of an aggregate
     keys            a key's value as columns that a step can have as keys
+    exact_texts     nested values as texts
     stand_ins       DataFrames that stand for streams, as tables of a query
     refusals        what to write in place of a node
     parts           what Spark does with the rows between two steps

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.runtime.declared.query_plan import each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.plans.exact_texts import NESTED, has_exact_text, text_of, value_of, values_of
 
-_NESTED = ("array", "map", "struct", "variant")
 _NO_LIMIT = 2**31 - 1
 """More values than a list can have."""
 
@@ -41,7 +42,7 @@ def call_of(catalyst: Catalyst, call: Expression) -> Call:
         return _count(catalyst, function, where, distinct=bool(call.isDistinct()))
     if call.isDistinct() and name not in (*_OF_DISTINCT, *_IDEMPOTENT):
         raise _refused(call, "DISTINCT is for count, sum, avg, collect_list and listagg")
-    if name in _OF_STRUCTS and not call.isDistinct() and _is_struct(function.children().head()):
+    if name in _OF_STRUCTS and not call.isDistinct() and _is_flat_struct(function.children().head()):
         made = _OF_STRUCTS[name](catalyst, function)
     elif name in _OF_ONE:
         made = _of_one(_OF_DISTINCT.get(name, _OF_ONE[name]) if call.isDistinct() else _OF_ONE[name], function)
@@ -52,9 +53,10 @@ def call_of(catalyst: Catalyst, call: Expression) -> Call:
         made = _OTHERS[name](catalyst, call)
     else:
         raise _refused(call, _INSTEAD.get(name, _ELSE))
-    for each in made.arguments:
-        if str(each.dataType().typeName()) in _NESTED:
-            raise _refused(call, "it takes no such nested values: have their parts in columns of their own")
+    if name in _OF_TEXTS and _is_nested(made.arguments[0]) and has_exact_text(made.arguments[0].dataType()):
+        made = _by_text(catalyst, made, name)
+    if any(map(_is_nested, made.arguments)):
+        raise _refused(call, "it takes no such nested values: have their parts in columns of their own")
     return made.where(catalyst, where)
 
 
@@ -71,6 +73,8 @@ def _count(catalyst: Catalyst, function: Expression, where: Expression | None, *
         one = given[0] if len(given) == 1 else catalyst.struct([(f"c{at}", each) for at, each in enumerate(given)])
         if len(given) > 1 and known:
             one = catalyst.only_if(catalyst.all_of(known), one)
+        if _is_nested(one) and not _is_flat_struct(one) and has_exact_text(one.dataType()):
+            one = text_of(catalyst, one)
         return Call([one], lambda names: [agg.count_distinct(names[0])]).where(catalyst, where)
     if len(open_) == 1:
         return Call(open_, lambda names: [agg.count(names[0])]).where(catalyst, where)
@@ -100,8 +104,24 @@ def _list(catalyst: Catalyst, call: Expression) -> Call:
     )
 
 
-def _is_struct(value: Expression) -> bool:
-    return str(value.dataType().typeName()) == "struct"
+def _is_nested(value: Expression) -> bool:
+    return str(value.dataType().typeName()) in NESTED
+
+
+def _is_flat_struct(value: Expression) -> bool:
+    """Whether it is a struct of plain values."""
+    type_ = value.dataType()
+    if str(type_.typeName()) != "struct":
+        return False
+    return not any(str(field.dataType().typeName()) in NESTED for field in type_.fields())
+
+
+def _by_text(catalyst: Catalyst, made: Call, name: str) -> Call:
+    """The call over the texts of nested values, of which its value is made again."""
+    argument, *others = made.arguments
+    type_, of = argument.dataType(), values_of if name in _LISTS else value_of
+    arguments = [text_of(catalyst, argument), *others]
+    return replace(made, arguments=arguments, value=lambda results: of(catalyst, made.value(results), type_))
 
 
 def _fields(catalyst: Catalyst, value: Expression) -> list[Expression]:
@@ -169,22 +189,47 @@ def _text(catalyst: Catalyst, call: Expression) -> Call:
     child, delimiter, order = function.child(), function.delimiter(), list(each_of(function.orderExpressions()))
     if str(child.dataType().typeName()) != "string":
         raise _refused(call, "it joins text alone: use collect_list, or cast the column")
-    if order and (len(order) > 1 or not order[0].child().semanticEquals(child)):
-        raise _refused(
-            call, "it orders the values by themselves alone: order it so, or use a process function of a Stream"
-        )
-    descends = bool(order) and catalyst.kind(order[0].direction()) == "Descending"
-    made = _list(catalyst, call)
+    by_itself = not order or (len(order) == 1 and order[0].child().semanticEquals(child))
+    descends = bool(order) and _all_descend(catalyst, call, order)
+    made = _list(catalyst, call) if by_itself else _texts_in_order(catalyst, child, [each.child() for each in order])
 
     def value(results: Sequence[Expression]) -> Expression:
-        listed = expressions.Reverse(results[0]) if descends else results[0]
+        texts = made.value(results)
         between = catalyst.cast(delimiter, child.dataType())
         if delimiter.nullable():
             between = expressions.Coalesce(catalyst.seq([between, catalyst.cast(catalyst.text(""), child.dataType())]))
         some = expressions.GreaterThan(expressions.Size(results[0], False), catalyst.constant(0))
-        return catalyst.only_if(some, catalyst.joined_text(listed, between))
+        return catalyst.only_if(some, catalyst.joined_text(expressions.Reverse(texts) if descends else texts, between))
 
-    return replace(made, arguments=[child], value=value)
+    return replace(made, arguments=[child] if by_itself else made.arguments, value=value)
+
+
+def _all_descend(catalyst: Catalyst, call: Expression, order: Sequence[Expression]) -> bool:
+    """Whether the list is in the opposite order of its values. Null is the least of them."""
+    descends = {catalyst.kind(each.direction()) == "Descending" for each in order}
+    ends = {catalyst.kind(each.nullOrdering()) == "NullsLast" for each in order if each.child().nullable()}
+    if len(descends) > 1 or not ends <= descends:
+        raise _refused(call, "it orders by columns that all ascend with NULLS FIRST, or all descend with NULLS LAST")
+    return descends.pop()
+
+
+def _texts_in_order(catalyst: Catalyst, child: Expression, order: Sequence[Expression]) -> Call:
+    """The texts in the order of other columns, as those come first in a list of structs.
+
+    Each is behind whether it is there, so that a null is the least.
+    """
+    columns: list[Expression] = []
+    there = [[catalyst.expressions.IsNotNull(each), each] if each.nullable() else [each] for each in order]
+    for each in (*chain.from_iterable(there), child):
+        if not any(each.semanticEquals(column) for column in columns):
+            columns.append(each)
+    [place] = [place for place, column in enumerate(columns) if column.semanticEquals(child)]
+
+    def texts(results: Sequence[Expression]) -> Expression:
+        return catalyst.field_of_each(results[0], place)
+
+    arguments = [_there(catalyst, child), *columns]
+    return Call(arguments, lambda names: [agg.collect(names[1:], _NO_LIMIT, by=names[0])], texts)
 
 
 def _by(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Expression], Call]:
@@ -326,6 +371,9 @@ _OF_STRUCTS: Mapping[str, Callable[[Catalyst, Expression], Call]] = {
     "MinBy": _struct_by(agg.first),
 }
 """Those that take structs, whose fields are columns of the engine's aggregate."""
+_LISTS = ("CollectList", "CollectSet")
+_OF_TEXTS = (*_LISTS, "First", "Last", "AnyValue", "MaxBy", "MinBy")
+"""Those that return values as they are, in no order of theirs."""
 _IDEMPOTENT = (
     "Min",
     "Max",

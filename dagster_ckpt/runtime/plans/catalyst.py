@@ -333,6 +333,28 @@ class Catalyst:
         known = self.kind(number) == "KnownFloatingPointNormalized"
         return number if known else self._rules.NormalizeNaNAndZero(number)
 
+    def one_zero_within(self, value: Expression) -> Expression:
+        """The same of all floating-point numbers within a value."""
+        return self._rules.single("NormalizeFloatingNumbers").normalize(value)
+
+    def json_of(self, value: Expression) -> Expression:
+        """An array or a struct as a text in JSON."""
+        return self._resolved_expression("to_json(array(1))").withNewChildren(self.seq([value]))
+
+    def of_json(self, text: Expression, type_: Any) -> Expression:
+        """A value of a type of Catalyst's from a text in JSON."""
+        schema = str(type_.asNullable().sql()).replace("\\", "\\\\").replace("'", "\\'")
+        made = self._resolved_expression(f"from_json('', '{schema}')")
+        return made.withNewChildren(self.seq([text]))
+
+    def list_of(self, type_: Any) -> Any:
+        """The type of arrays of this type."""
+        return self._types.ArrayType(type_, False)
+
+    def concatenated(self, texts: Iterable[Expression]) -> Expression:
+        """Texts, one behind the other."""
+        return self.expressions.Concat(self.seq(texts))
+
     def type_of(self, ddl: str) -> Any:
         """Catalyst's type, from Spark's DDL."""
         return self._state.sqlParser().parseDataType(ddl)
@@ -340,6 +362,12 @@ class Catalyst:
     def field(self, expression: Expression, number: int) -> Expression:
         """A field of a struct, by its place."""
         return self.expressions.GetStructField(expression, number, self._none)
+
+    def field_of_each(self, structs: Expression, number: int) -> Expression:
+        """An array of a field of an array's structs, by its place."""
+        type_ = structs.dataType().elementType()
+        fields, nulls = list(type_.fields()), structs.dataType().containsNull()
+        return self.expressions.GetArrayStructFields(structs, fields[number], number, len(fields), nulls)
 
     def struct(self, fields: Iterable[tuple[str, Expression]]) -> Expression:
         """A struct of these fields."""
@@ -503,6 +531,14 @@ class Catalyst:
         """The value of the first row, as such a function."""
         return self._call(self._aggregates.First(value, False))
 
+    def nth_of(self, value: Expression, n: int) -> Expression:
+        """The value of row number `n`, as a function of a window."""
+        return self.expressions.NthValue(value, self.constant(n), False)
+
+    def lag_of(self, value: Expression, n: int) -> Expression:
+        """The value `n` rows before, as a function of a window."""
+        return self.expressions.Lag(value, self.constant(n), self.null_of(value.dataType()), False)
+
     def _call(self, function: Expression) -> Expression:
         complete = self._aggregates.single("Complete")
         return self._aggregates.AggregateExpression(function, complete, False, self._none, self._new_id())
@@ -511,6 +547,29 @@ class Catalyst:
         """A term of ORDER BY."""
         direction, nulls = self.expressions.single("Ascending"), self.expressions.single("NullsFirst")
         return self.expressions.SortOrder(value, direction, nulls, self._nil)
+
+    def opposite(self, term: Expression) -> Expression:
+        """The term of ORDER BY that puts the last rows first."""
+        ascends = self.kind(term.direction()) == "Ascending"
+        nulls_first = self.kind(term.nullOrdering()) == "NullsFirst"
+        direction = self.expressions.single("Descending" if ascends else "Ascending")
+        nulls = self.expressions.single("NullsLast" if nulls_first else "NullsFirst")
+        return self.expressions.SortOrder(term.child(), direction, nulls, self._nil)
+
+    def mirrored(self, spec: Expression) -> Expression:
+        """A window in the opposite order, with a frame of the same rows."""
+        frame = spec.frameSpecification()
+        bounds = [self._mirrored_bound(each) for each in (frame.upper(), frame.lower())]
+        within = self.expressions.SpecifiedWindowFrame(frame.frameType(), *bounds)
+        order = self.seq(map(self.opposite, each_of(spec.orderSpec())))
+        return self.expressions.WindowSpecDefinition(spec.partitionSpec(), order, within)
+
+    def _mirrored_bound(self, bound: Expression) -> Expression:
+        mirrored = {"UnboundedPreceding": "UnboundedFollowing", "UnboundedFollowing": "UnboundedPreceding"}
+        kind = self.kind(bound)
+        if kind in mirrored:
+            return self.expressions.single(mirrored[kind])
+        return bound if kind == "CurrentRow" else self.expressions.UnaryMinus(bound, True)
 
     def generated(self, generator: Expression, output: Sequence[Expression], child: Node) -> Node:
         """The rows that the generator makes of each row, beside it."""

@@ -7,6 +7,7 @@ from typing import Any
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.plans.exact_texts import has_exact_text, text_of, value_of
 
 FLOATS = ("float", "double")
 
@@ -90,6 +91,8 @@ class Key:
             yield catalyst.expressions.IsNull(expression)
             for number in range(len(type_.fields())):
                 yield from self._columns(catalyst.field(expression, number))
+        elif name == "array" and has_exact_text(type_):
+            yield text_of(catalyst, expression)
         elif name in ("array", "map", "variant"):
             raise InvalidPipelineError(
                 "rows are not brought together by values of this type: group or join by its parts. "
@@ -105,6 +108,8 @@ class Key:
     def _value(self, type_: object, columns: Iterator[Expression]) -> Expression:
         catalyst = self.catalyst
         kind = str(type_.typeName())  # type: ignore[attr-defined]  # in the JVM
+        if kind == "array":
+            return value_of(catalyst, next(columns), type_)
         if kind != "struct":
             return catalyst.cast(next(columns), type_)
         is_null = next(columns)

@@ -58,13 +58,13 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
     if kind in _RANKS:
         return _RANKS[kind]()
     if kind == "NTile":
-        return over.ntile(_number(function.buckets(), call))
+        return over.ntile(number_in(function.buckets(), call))
     if kind in BESIDE and not function.ignoreNulls():
-        ahead = _number(function.offset(), call)
+        ahead = number_in(function.offset(), call)
         return BESIDE[kind](columns[0], ahead if kind == "Lead" else -ahead, _default(catalyst, function.default()))
     frame = _frame(catalyst, call)
     if kind == "NthValue" and not function.ignoreNulls():
-        return over.nth_value(columns[0], _number(function.offset(), call), **frame)
+        return over.nth_value(columns[0], number_in(function.offset(), call), **frame)
     if kind == "AggregateExpression" and not function.isDistinct():
         name = catalyst.kind(function.aggregateFunction())
         skips = name in ("First", "Last") and function.aggregateFunction().ignoreNulls()
@@ -73,8 +73,8 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
     raise _refused(
         call,
         "use row_number, rank, dense_rank, percent_rank, cume_dist, ntile, lag, lead, nth_value, or first, last, "
-        "count, sum, min, max, avg without DISTINCT, or any aggregate without ORDER BY; IGNORE NULLS is for first and "
-        "last up to the row",
+        "count, sum, min, max, avg without DISTINCT, or any aggregate without ORDER BY; IGNORE NULLS is for lag, lead, "
+        "and first, last and nth_value from an end of the partition on",
     )
 
 
@@ -92,10 +92,11 @@ def _bound(catalyst: Catalyst, bound: Expression, call: Expression, unit: int) -
     kind = catalyst.kind(bound)
     if kind in _NO_DISTANCES:
         return 0 if kind == "CurrentRow" else None
-    return _number(bound, call) // unit
+    return number_in(bound, call) // unit
 
 
-def _number(expression: Expression, call: Expression) -> int:
+def number_in(expression: Expression, call: Expression) -> int:
+    """The number that a function or a frame is given, the same for all rows."""
     value = expression.eval(None) if expression.foldable() else None
     if not isinstance(value, int):
         raise _refused(call, "a bound that is neither a whole number nor an interval of days to seconds")

@@ -10,6 +10,7 @@ from dagster_ckpt.operators.rows.top.top import COUNT_MAX
 from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nodes
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.exact_texts import NESTED
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column
 from dagster_ckpt.runtime.plans.over_algebra import in_plainer_functions
 from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of
@@ -203,9 +204,12 @@ class _Rows:
 
     def in_any_order(self, catalyst: Catalyst) -> "_Rows":
         """The rows by whatever order: without one, all rows of a partition are one frame."""
-        others = [name for name in self.columns.names if name not in self.keys]
-        if others:
-            return replace(self, by=[f"{others[0]} asc"])
+        columns = zip(self.columns.names, self.columns.expressions, strict=True)
+        found = (
+            name for name, each in columns if name not in self.keys and str(each.dataType().typeName()) not in NESTED
+        )
+        if (other := next(found, None)) is not None:
+            return replace(self, by=[f"{other} asc"])
         same = list(zip(self.columns.names, self.columns.expressions, strict=True))
         columns = RowColumns.of(catalyst, [*same, ("o0", catalyst.parsed("1"))], self.child.output(), "c")
         return replace(self, by=["o0 asc"], columns=columns)
