@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, agg
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.spark.jvm import java_class
 from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from tests.spark.input_files import drop
@@ -40,6 +42,29 @@ def test_threads_of_a_worker_share_what_they_free(spark: SparkSession) -> None:
 
     [row] = open_session(spark).range(1, numPartitions=1).mapInArrow(seen, "value string").collect()
     assert row["value"] == "1"
+
+
+def _daemon(session: SparkSession) -> str:
+    """The file whose process forks the session's workers."""
+
+    def seen(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"value": [sys.argv[0]]})
+
+    [row] = session.range(1, numPartitions=1).mapInArrow(seen, "value string").collect()
+    return Path(row["value"]).name
+
+
+def test_workers_start_from_the_installed_package(spark: SparkSession) -> None:
+    assert _daemon(open_session(spark)) == "worker_daemon.py"
+
+
+def test_a_daemon_that_the_user_has_chosen_stays(spark: SparkSession) -> None:
+    settings = java_class(spark, "org.apache.spark.SparkEnv").get().conf()
+    settings.set("spark.python.daemon.module", "pyspark.daemon")
+    try:
+        assert _daemon(open_session(spark)) == "daemon.py"
+    finally:
+        settings.remove("spark.python.daemon.module")
 
 
 @dataclass(frozen=True)

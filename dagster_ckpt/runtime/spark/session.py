@@ -50,6 +50,7 @@ _SESSION = {
 _SEPARATOR = "\0"
 """It is in no setting."""
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
+_DAEMON = "spark.python.daemon.module"
 _NO_EMPTY_SHUFFLE = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 """The rule that would leave out the shuffle of a step whose sources have nothing new, and so its shards' tasks."""
 
@@ -111,6 +112,7 @@ def open_session(spark: "SparkSession") -> "SparkSession":
         if settings.get(name, None) != value:
             _LOG.info("epochs would take less time if Spark were started with %s=%s", name, value)
     use_own_python(spark)
+    _use_own_daemon(spark)
     for name, value in _WORKERS.items():
         context.environment.setdefault(name, value)  # a spark.executorEnv that the user has set stays
     session = NoMaxFileAgeSession(context, spark._jsparkSession.newSession())  # noqa: SLF001  (as newSession() does)
@@ -152,6 +154,20 @@ def use_own_python(spark: "SparkSession") -> None:
     """
     if is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
         spark.sparkContext.pythonExec = sys.executable
+
+
+def _use_own_daemon(spark: "SparkSession") -> None:
+    """Make Spark's Python workers on this host start from the installed PySpark: see `worker_daemon`.
+
+    On other hosts its module may come with the first task only. One that the user has set stays.
+    """
+    from dagster_ckpt.runtime.spark.jvm import java_class
+
+    if not is_local(spark):
+        return
+    settings: Any = java_class(spark, "org.apache.spark.SparkEnv").get().conf()
+    if not settings.contains(_DAEMON):
+        settings.set(_DAEMON, "dagster_ckpt.runtime.task.worker_daemon")
 
 
 def is_session_of_a_stream(session: "SparkSession") -> bool:

@@ -12,4 +12,5 @@ Reading order
     ack_rows          one reply for each shard: the only result of a task
     shard_assignment  which task works on which shards
     worker_engine     the state engine of a worker process
+    worker_daemon     forks worker processes
 """
