@@ -6,6 +6,7 @@ are written as hexadecimal text, because many JSON readers would round them.
 
 import base64
 import binascii
+import json
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate, chain
@@ -246,7 +247,17 @@ def _none_before(value: Json) -> tuple[Pipeline, ...]:
     return ()
 
 
-PIPELINE = _pipeline(sequence(_pipeline(Codec(_none_before, list))))
+_PIPELINE = _pipeline(sequence(_pipeline(Codec(_none_before, list))))
+
+
+# A stream has the same pipeline in all its manifests: to decode that of sixteen steps takes longer than the rest.
+@lru_cache(maxsize=16)
+def _pipeline_of(text: str) -> Pipeline:
+    return _PIPELINE.decode(json.loads(text))
+
+
+PIPELINE = Codec(lambda value: _pipeline_of(json.dumps(value)), _PIPELINE.encode)
+"""Equal pipelines that are read one after another are one object."""
 
 
 def _encode_shards(shards: tuple[tuple[RunRef, ...], ...]) -> Json:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from dagster_ckpt.runtime.driver.batch_plan import PlannedRows, rows_of
 from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
-from dagster_ckpt.runtime.task.ack_rows import Reply, decode_reply
+from dagster_ckpt.runtime.task.ack_rows import Reply, decode_replies
 from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder, Sent
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
@@ -97,7 +97,8 @@ class EpochJob:
             context.removeJobTag(self._tag)
         # A task of an epoch that was given up may have replied since the list was cleared.
         texts = [text for epoch, text in self._replies.value if epoch == self._order.epoch]
-        return JobOutcome(tuple(map(decode_reply, texts)), had_tasks=had_tasks)
+        replies = tuple(reply for text in texts for reply in decode_replies(text))
+        return JobOutcome(replies, had_tasks=had_tasks)
 
     def abort(self, reason: str) -> None:
         """Cancel the job, from another thread."""

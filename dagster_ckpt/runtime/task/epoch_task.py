@@ -17,11 +17,12 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError
 from dagster_ckpt.ids import Epoch, Nonce, Term, Version
+from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.partial_aggregate import partial_aggregate
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
-from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_reply
+from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_replies
 from dagster_ckpt.runtime.task.kept_steps import fill_table, fills_table, pass_on_table, with_steps
 from dagster_ckpt.runtime.task.packed_rows import TASK, PackedRows, unpacked
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
@@ -147,7 +148,7 @@ def epoch_task(
             yield from passed_on.batches(changes, context.partitionId())
         if columns is None:  # Spark starts a new Python process for the next task if one has left rows
             deque(rows, maxlen=0)
-        sent.add([(order.epoch, encode_reply(reply)) for reply in replies])
+        sent.add([(order.epoch, encode_replies(replies))])
         exempt_from_gc()
 
     return work
@@ -178,7 +179,7 @@ def worked(
                 is_last = setup.step == len(setup.changed.before)
                 yield from pass_on_table(work, old, shards, setup.code, replies, is_last=is_last)
                 return
-        operator = from_pipeline(work.manifest.pipeline.steps[setup.step], setup.code)
+        operator = _operator(setup, work.manifest)
         if setup.partial:
             operator = partial_aggregate(operator)
         if isinstance(operator, AppendOnly):
@@ -222,8 +223,16 @@ def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
     )
 
 
-_known: dict[tuple[str, str], Manifest] = {}
-"""The manifest that this process read last of each stream: the tasks of all steps of an epoch build on the same one."""
+@dataclass(frozen=True)
+class _Known:
+    """A manifest that this process has read, and the operators of its steps that it has made."""
+
+    manifest: Manifest
+    operators: dict[int, Operator | AppendOnly]
+
+
+_known: dict[tuple[str, str], _Known] = {}
+"""What this process read last of each stream: the tasks of all steps of an epoch build on the same manifest."""
 _KNOWN_MAX = 8
 
 
@@ -232,10 +241,10 @@ def _manifest(setup: TaskSetup, chain: ManifestChain, order: EpochOrder) -> Mani
 
     It is read once an epoch in each process. No two manifests have one nonce.
     """
-    place = (setup.address.url, setup.folder)
+    place = _place(setup)
     known = _known.get(place)
-    if known is not None and (known.version, known.nonce) == (order.version, order.nonce):
-        return known
+    if known is not None and (known.manifest.version, known.manifest.nonce) == (order.version, order.nonce):
+        return known.manifest
     try:
         manifest = chain.read(order.version)
     except CorruptStateError as error:
@@ -250,5 +259,23 @@ def _manifest(setup: TaskSetup, chain: ManifestChain, order: EpochOrder) -> Mani
         )
     if len(_known) >= _KNOWN_MAX:
         _known.clear()
-    _known[place] = manifest
+    goes_on = known is not None and known.manifest.pipeline is manifest.pipeline
+    _known[place] = _Known(manifest, known.operators if known is not None and goes_on else {})
     return manifest
+
+
+def _operator(setup: TaskSetup, manifest: Manifest) -> Operator | AppendOnly:
+    """The operator of the step: it keeps nothing from one task to the next, so one is made for all epochs.
+
+    With code of the user's in it, each task has its own.
+    """
+    known = _known.get(_place(setup))
+    if setup.code is not None or known is None or known.manifest is not manifest:
+        return from_pipeline(manifest.pipeline.steps[setup.step], setup.code)
+    if setup.step not in known.operators:
+        known.operators[setup.step] = from_pipeline(manifest.pipeline.steps[setup.step])
+    return known.operators[setup.step]
+
+
+def _place(setup: TaskSetup) -> tuple[str, str]:
+    return setup.address.url, setup.folder

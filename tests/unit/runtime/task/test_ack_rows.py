@@ -1,9 +1,12 @@
+import json
+from dataclasses import replace
+
 import pytest
 
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
-from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_reply, encode_reply, merged
+from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_replies, encode_replies, merged
 
 RUN = RunRef("state/groups/00000-of-00002/2-3-0-7.arrow", rows=5, bytes=99, checksum="ab", epoch=Epoch(3))
 CHANGE = ChangeRef("changes/2-3-1-7.parquet", rows=4, bytes=88, checksum="cd", epoch=Epoch(3), shard=Shard(1))
@@ -32,7 +35,25 @@ DECLINE = ShardDecline(Shard(3), "worker-2", "OSError", "the disk is full. path=
 
 
 def test_words_survive_their_bytes() -> None:
-    assert [decode_reply(encode_reply(each)) for each in (ACK, DECLINE)] == [ACK, DECLINE]
+    assert decode_replies(encode_replies([ACK, DECLINE])) == [ACK, DECLINE]
+
+
+def test_each_shard_gets_its_own_runs_back() -> None:
+    runs = [replace(RUN, path=f"state/groups/00000-of-00002/2-3-{number}-7.arrow") for number in range(4)]
+    first = replace(ACK, tables=(ShardRuns("groups", tuple(runs[:2])), ShardRuns("late", ())))
+    bare, last = (
+        ShardAck(Shard(2)),
+        ShardAck(Shard(3), (ShardRuns("late", (runs[2],)), ShardRuns("groups", (runs[3],)))),
+    )
+    assert decode_replies(encode_replies([first, bare, last])) == [first, bare, last]
+    assert decode_replies(encode_replies([])) == []
+
+
+def test_run_lists_that_do_not_add_up_are_no_replies() -> None:
+    text = json.loads(encode_replies([ACK]))
+    for name in ("tables", "counts"):
+        with pytest.raises(ValueError, match="argument"):
+            decode_replies(json.dumps({**text, name: []}))
 
 
 def test_the_partitions_of_an_unkeyed_shard_are_one_ack() -> None:
