@@ -1,5 +1,6 @@
 """One task's epochs without Spark, as the state grows: what the engine itself takes."""
 
+import resource
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,7 +21,10 @@ _SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 
 
 def run_alone(alone: Alone, folder: Path, tell: Tell) -> dict[str, object]:
-    """Seconds of each counted epoch and the rows it merged. Raises RuntimeError where disk is short."""
+    """Seconds of each counted epoch and the rows it merged; the most memory that the process had.
+
+    Raises RuntimeError where disk is short.
+    """
     keys = alone.keys // alone.tasks
     check_disk(folder, keys)
     store = folder / "store"
@@ -43,6 +47,7 @@ def run_alone(alone: Alone, folder: Path, tell: Tell) -> dict[str, object]:
         epoch(chance.integers(0, keys, alone.rows), stopwatch)
     bytes_ = {run.path: run.bytes for shard in task.manifest.runs[GROUPS] for run in shard}
     return {
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,  # Linux counts KiB
         "seconds": [round(wall / 1_000, 5) for wall, _ in stopwatch.parts["whole"][alone.warm :]],
         "merged_rows": task.merged_rows[-alone.counted :],
         "state_bytes": sum(bytes_.values()),

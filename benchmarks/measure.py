@@ -15,10 +15,25 @@ from benchmarks.alone import run_alone
 from benchmarks.commits import run_commits
 from benchmarks.graph import run_graph_race
 from benchmarks.growth import run_growth
-from benchmarks.plan import PLANS, Alone, Cell, Commits, GraphRace, Growth, QueryRace, Race, StepRace, TableGrowth
+from benchmarks.plan import (
+    PLANS,
+    Alone,
+    Cell,
+    Commits,
+    GraphRace,
+    Growth,
+    QueryRace,
+    Race,
+    Reading,
+    Spreading,
+    StepRace,
+    TableGrowth,
+)
 from benchmarks.progress import Tell, shown
 from benchmarks.queries import run_query_race
 from benchmarks.race import run_race
+from benchmarks.reading import run_reading
+from benchmarks.spreading import run_spreading
 from benchmarks.step_race import run_step_race
 from benchmarks.tables import run_table_growth
 
@@ -39,6 +54,8 @@ _WAYS: Mapping[type[Cell], Callable[[Any, Path, Tell], object]] = {
     Growth: run_growth,
     Alone: run_alone,
     Commits: run_commits,
+    Spreading: run_spreading,
+    Reading: run_reading,
 }
 
 

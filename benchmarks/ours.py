@@ -1,15 +1,27 @@
 """Our side: a stream as a streaming asset would run it, without Dagster around it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from benchmarks.inputs import COLUMNS, KEY
 from benchmarks.session import read_inbox
-from dagster_ckpt import CheckpointStore, InvalidPipelineError, Stream, agg
+from dagster_ckpt import (
+    CheckpointStore,
+    InvalidPipelineError,
+    KeyedState,
+    ProcessContext,
+    ProcessFunction,
+    Stream,
+    ValueState,
+    agg,
+)
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
@@ -32,21 +44,38 @@ def _ignore(manifest: Manifest) -> None: ...
 class Ours:
     """A side whose state is stream `name` in the store at `folder`. `retained`: how many epochs stay readable.
 
-    `stream` is made in a session of `open_session`.
+    `stream` is made in a session of `open_session`. `tasks` bounds those of an epoch.
     """
 
-    def __init__(self, stream: Stream, folder: Path, retained: int = 20, name: str = NAME) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        folder: Path,
+        retained: int = 20,
+        name: str = NAME,
+        shards: int = SHARDS,
+        tasks: int | None = None,
+    ) -> None:
         self.session = stream.frame.sparkSession
         self._name = name
         self._stream = stream
         self._address = StoreAddress(folder.as_uri())
-        self._retained = retained
+        self._retained, self._shards, self._tasks = retained, shards, tasks
 
     @classmethod
-    def totals(cls, spark: SparkSession, inbox: Path, folder: Path, retained: int = 20) -> "Ours":
+    def totals(
+        cls,
+        spark: SparkSession,
+        inbox: Path,
+        folder: Path,
+        retained: int = 20,
+        shards: int = SHARDS,
+        tasks: int | None = None,
+    ) -> "Ours":
         """A running count, sum and maximum per key."""
         stream = Stream(read_inbox(open_session(spark), inbox)).key_by("k")
-        return cls(stream.aggregate(rows=agg.count(), total=agg.sum("v"), most=agg.max("w")), folder, retained)
+        totals = stream.aggregate(rows=agg.count(), total=agg.sum("v"), most=agg.max("w"))
+        return cls(totals, folder, retained, shards=shards, tasks=tasks)
 
     def work(self, seen: Seen = _ignore) -> list[float]:
         """Seconds of each epoch that took rows, from the commit before to its own.
@@ -61,7 +90,7 @@ class Ours:
             ends.append(perf_counter())
             rows.append(manifest.statistics.total_rows_in)
 
-        self.run(JobHooks(on_commit=lambda epoch: committed(epoch.manifest)), JobOptions())
+        self.run(JobHooks(on_commit=lambda epoch: committed(epoch.manifest)), JobOptions(tasks_max=self._tasks))
         triggers = zip(pairwise(ends), pairwise(rows), strict=True)
         return [after - before for (before, after), (had, has) in triggers if has > had]
 
@@ -92,8 +121,46 @@ class Ours:
             stream=self._name,
             owner=Owner("benchmark", self._name),
             pipeline=pipeline,
-            shards=SHARDS,
+            shards=self._shards,
             holder=LeaseHolder("benchmark", "benchmark", this_process()),
             root_run="benchmark",
             retained=self._retained,
         )
+
+
+class OursByCode(Ours):
+    """The same totals by a process function, whose table has a row for each key of each epoch."""
+
+    @classmethod
+    def of(cls, spark: SparkSession, inbox: Path, folder: Path) -> "OursByCode":
+        stream = Stream(read_inbox(open_session(spark), inbox)).key_by("k")
+        return cls(stream.process(_Totals()), folder)
+
+    def results(self) -> pa.Table:
+        """The newest row of each key: no value is negative, so that is the greatest of each column."""
+        rows = super().results().group_by(KEY)
+        return rows.aggregate([(name, "max") for name in COLUMNS[1:]]).rename_columns(COLUMNS)
+
+
+_TOTALS = pa.schema([("rows", pa.int64()), ("total", pa.float64()), ("most", pa.int64())])
+
+
+@dataclass(frozen=True)
+class _Totals(ProcessFunction):
+    output = pa.schema([(KEY, pa.int64()), *_TOTALS])
+    state = {"totals": ValueState(_TOTALS)}  # noqa: RUF012  (as every process function declares it)
+
+    def on_rows(self, rows: pa.Table, state: KeyedState, context: ProcessContext) -> pa.Table:
+        grouped = rows.group_by(KEY).aggregate([([], "count_all"), ("v", "sum"), ("w", "max")])
+        new = grouped.rename_columns(COLUMNS)
+        before = state.value("totals").get(new)
+        totals = pa.table(
+            {
+                KEY: new[KEY],
+                "rows": pc.add(new["rows"], pc.fill_null(before["rows"], 0)),
+                "total": pc.add(new["total"], pc.fill_null(before["total"], 0.0)),
+                "most": pc.max_element_wise(new["most"], before["most"]),
+            }
+        )
+        state.value("totals").put(totals)
+        return totals

@@ -26,6 +26,8 @@ class Name(StrEnum):
     SPARK = "Spark's own"
     NOTHING = "doing nothing"
     BATCH = "in batch"
+    PROCESS = "a process function"
+    PARQUET = "one Parquet file"
 
 
 class Work(StrEnum):
@@ -52,6 +54,14 @@ class Suite(StrEnum):
 
     NEXMARK = "Nexmark"
     TPCH = "TPC-H"
+
+
+class Read(StrEnum):
+    """What is read of a table, by the name that tables show."""
+
+    WHOLE = "all rows, `read()`"
+    SPARK = "all rows, `SparkReader` on two cores"
+    KEYS = "1,000 keys, `get`"
 
 
 class Table(StrEnum):
@@ -234,11 +244,50 @@ class Commits:
         return 1
 
 
+@dataclass(frozen=True, slots=True)
+class Spreading:
+    """The same triggers of `rows` by streams of other numbers of shards and tasks, in turns, as in a `Race`.
+
+    `sides` are such pairs. First each takes every one of `keys` once.
+    """
+
+    keys: int
+    sides: tuple[tuple[int, int], ...]
+    rows: int
+    rounds: int
+    warm: int
+    counted: int
+
+    @property
+    def steps(self) -> int:
+        """How often a side is set to work."""
+        return len(self.sides) * (2 + self.rounds)
+
+
+def spread_as(shards: int, tasks: int) -> str:
+    """The name of a stream of so many."""
+    return f"{shards}x{tasks}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A table of `keys`, put in by epochs of `fill_rows`: what `Read` has, `times` each; of `asked` keys by key."""
+
+    keys: int
+    fill_rows: int
+    asked: int
+    times: int
+
+    @property
+    def steps(self) -> int:
+        return 1 + len(Read)
+
+
 NEXMARK = tuple(f"q{number}" for number in range(23) if number != 12)
 """The queries that can be kept up to date: all but the one whose meaning is processing time alone."""
 TPCH = tuple(f"{number:02d}" for number in range(1, 23))
 
-Cell = Race | StepRace | GraphRace | QueryRace | TableGrowth | Growth | Alone | Commits
+Cell = Race | StepRace | GraphRace | QueryRace | TableGrowth | Growth | Alone | Commits | Spreading | Reading
 Plan = Mapping[str, Cell]
 
 
@@ -249,7 +298,7 @@ def _alike(rows: int, warm: int, counted: int) -> Triggers:
 # Warm triggers are small: what a turn must warm up is the query and its processes, and a key takes a rival its time.
 _IN_PYTHON = Triggers(20_000, 10, 2, warm_rows=1_000)
 _JVM = (Name.OURS, Name.NATIVE)
-_PYTHON = (Name.OURS, Name.PANDAS, Name.ROWS, Name.APPLY)
+_PYTHON = (Name.OURS, Name.PROCESS, Name.PANDAS, Name.ROWS, Name.APPLY)
 _SIZES = (_alike(1_000, 30, 20), _alike(20_000, 2, 8), _alike(200_000, 2, 8), _alike(1_000_000, 1, 3))
 
 
@@ -311,6 +360,12 @@ def _tpch(query: str) -> QueryRace:
     return QueryRace(Suite.TPCH, query, 6_000_000, rows=6_000, rounds=2, warm=3, counted=8, fill_rows=600_000)
 
 
+def _spreading(rows: int, warm: int, counted: int) -> Spreading:
+    # The most files that an epoch has are those of 64 tasks; a task of 512 shards has the most to look through.
+    sides = ((8, 2), (64, 2), (512, 2), (64, 8), (64, 32), (64, 64))
+    return Spreading(1_000_000, sides, rows, rounds=2, warm=warm, counted=counted)
+
+
 def _growth(keys: int) -> Growth:
     return Growth(keys, rows=200_000, warm=10, counted=60, recoveries=3, fill_rows=2_000_000)
 
@@ -350,6 +405,9 @@ FULL: Plan = {
     "engine/10M": _alone(10_000_000),
     "engine/100M": _alone(100_000_000),
     "commit/512x8": Commits(shards=512, tasks=16, runs=8, warm=20, counted=200),
+    "tasks/1k": _spreading(1_000, warm=10, counted=10),
+    "tasks/200k": _spreading(200_000, warm=2, counted=6),
+    "reading/10M": Reading(10_000_000, fill_rows=500_000, asked=1_000, times=9),
 }
 
 QUICK: Plan = {
@@ -381,6 +439,8 @@ QUICK: Plan = {
     "engine/100k": Alone(100_000, tasks=2, shards=4, rows=10_000, warm=3, counted=10, fill_rows=50_000),
     "engine/1M": Alone(1_000_000, tasks=2, shards=4, rows=10_000, warm=3, counted=10, fill_rows=250_000),
     "commit/512x8": Commits(shards=512, tasks=16, runs=8, warm=2, counted=10),
+    "tasks/20k": Spreading(20_000, ((8, 2), (16, 4)), 20_000, rounds=2, warm=1, counted=3),
+    "reading/100k": Reading(100_000, fill_rows=50_000, asked=1_000, times=3),
 }
 
 

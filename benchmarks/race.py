@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from benchmarks import python_rivals
 from benchmarks.inputs import COLUMNS, Inbox
 from benchmarks.nothing import Nothing
-from benchmarks.ours import Ours
+from benchmarks.ours import Ours, OursByCode
 from benchmarks.plan import Name, Race
 from benchmarks.progress import Tell
 from benchmarks.rivals import SparkQuery, Totals, native
@@ -53,7 +53,7 @@ def run_race(race: Race, folder: Path, tell: Tell) -> Figures:
     truth = inbox.truth()
     for name, side in sides.items():
         tell(f"{name}: are its results right?")
-        _check(name, side.results(), truth, race.checked)
+        check_results(name, side.results(), truth, race.checked)
     spark.stop()
     return figures
 
@@ -62,13 +62,16 @@ def _side(name: Name, spark: SparkSession, inbox: Path, folder: Path) -> Side:
     match name:
         case Name.OURS:
             return Ours.totals(spark, inbox, folder)
+        case Name.PROCESS:
+            return OursByCode.of(spark, inbox, folder)
         case Name.NOTHING:
             return Nothing(spark, inbox, folder)
         case _:
             return SparkQuery(_RIVALS[name](read_inbox(rivals_session(spark), inbox)), folder)
 
 
-def _check(name: Name, results: pa.Table | None, truth: pa.Table, least: int) -> None:
+def check_results(name: str, results: pa.Table | None, truth: pa.Table, least: int) -> None:
+    """Raise RuntimeError unless a side's results are those of the truth, and of so many keys at least."""
     if results is None:
         return
     expected = truth.filter(pc.is_in(truth["k"], results["k"].combine_chunks())).sort_by("k")

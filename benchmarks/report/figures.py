@@ -4,14 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.plan import Name, Shape, Work
+from benchmarks.plan import Name, Read, Shape, Work, spread_as
 from benchmarks.report.timing import Timing, p50, p95, times_as_fast
 from benchmarks.results import Measured
 
 
 @dataclass(frozen=True)
 class Grown:
-    """The triggers of one cell, at one size of the state. `merged_rows` is empty where the release does not tell."""
+    """The triggers of one cell, at one size of the state. `merged_rows` is empty where the release does not tell.
+
+    `peak_bytes` is the most memory that the process had, where it was measured.
+    """
 
     cell: str
     keys: int
@@ -19,6 +22,7 @@ class Grown:
     merged_rows: Sequence[int]
     state_bytes: int
     recoveries: Sequence[Sequence[float]]
+    peak_bytes: int | None
 
     @property
     def recovery_s(self) -> float | None:
@@ -139,6 +143,23 @@ class Figures:
     def grown_to(self, keys: int) -> Grown | None:
         return next((grown for grown in self.grown() if grown.keys == keys), None)
 
+    def spread(self, cell: str) -> list[tuple[int, int, Timing]]:
+        """The triggers of each pair of shards and tasks, in the plan's order."""
+        measured = self.measured[cell]
+        rows, seconds = measured.settings["rows"], measured.figures["seconds"]
+        return [
+            (shards, tasks, Timing(rows, seconds[spread_as(shards, tasks)]))
+            for shards, tasks in measured.settings["sides"]
+        ]
+
+    def read(self, cell: str, what: Read) -> dict[str, Timing] | None:
+        """Each time that so much of a table was read, by from where."""
+        if cell not in self.measured:
+            return None
+        settings, seconds = self.measured[cell].settings, self.measured[cell].figures["seconds"][what]
+        rows = settings["asked"] if what is Read.KEYS else settings["keys"]
+        return {name: Timing(rows, [each]) for name, each in seconds.items()}
+
     def commits(self) -> list[float] | None:
         """Seconds of each commit."""
         seconds = [self.measured[cell].figures["seconds"] for cell in self.cells("commit")]
@@ -202,4 +223,5 @@ class Figures:
         figures, settings = measured.figures, measured.settings
         told = [rows for rows in figures["merged_rows"] if rows is not None]
         timing = Timing(settings["rows"], [figures["seconds"]])
-        return Grown(cell, settings["keys"], timing, told, figures["state_bytes"], figures.get("recoveries", ()))
+        recoveries, peak = figures.get("recoveries", ()), figures.get("peak_bytes")
+        return Grown(cell, settings["keys"], timing, told, figures["state_bytes"], recoveries, peak)

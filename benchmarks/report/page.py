@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
 
-from benchmarks.plan import Name, Shape
+from benchmarks.plan import Name, Read, Shape
 from benchmarks.report.figures import Figures, Grown, Queried, Stepped, Tabled
 from benchmarks.report.goals import GOALS, Goal, Verdict
 from benchmarks.report.timing import Timing, p50, p95, times_as_fast
@@ -101,9 +101,11 @@ def _python(figures: Figures) -> str:
         for size_ in figures.sizes(cell):
             ours = figures.timing(cell, size_, Name.OURS)
             if ours is not None:
+                code = figures.timing(cell, size_, Name.PROCESS)
+                by_code = "" if code is None else count(code.rows_per_second)
                 rivals = [_rival(figures, cell, size_, rival) for rival in _RIVALS]
-                rows.append([*_where(figures, cell, size_), *_speed(ours)[:2], *rivals])
-    head = ["keys", "drawn", "rows a trigger", f"{Name.OURS}, rows/s", "p50"]
+                rows.append([*_where(figures, cell, size_), *_speed(ours)[:2], by_code, *rivals])
+    head = ["keys", "drawn", "rows a trigger", f"{Name.OURS}, rows/s", "p50", f"{Name.PROCESS}, rows/s"]
     return table_of([*head, *(f"{rival}, rows/s (ours is)" for rival in _RIVALS)], rows)
 
 
@@ -243,7 +245,8 @@ def _grown(figures: Figures, grown: Grown, first: Grown) -> list[str]:
 def _engine(figures: Figures) -> str:
     alone = figures.alone()
     head = ["keys", "of them one task's", "state", "rows an epoch", "p50", "p95", "against the first"]
-    return table_of([*head, "rows merged an epoch, median"], [_alone(figures, each, alone[0]) for each in alone])
+    head = [*head, "rows merged an epoch, median", "memory, most"]
+    return table_of(head, [_alone(figures, each, alone[0]) for each in alone])
 
 
 def _alone(figures: Figures, alone: Grown, first: Grown) -> list[str]:
@@ -257,6 +260,7 @@ def _alone(figures: Figures, alone: Grown, first: Grown) -> list[str]:
         duration(p95(alone.timing.seconds)),
         f"{typical / p50(first.timing.seconds):.2f} x",
         count(p50(alone.merged_rows)),
+        "" if alone.peak_bytes is None else size(alone.peak_bytes),
     ]
 
 
@@ -273,6 +277,36 @@ def _commit(figures: Figures) -> str:
             ]
         )
     return table_of(["shards", "runs in each", "commits", "p50", "p95"], rows)
+
+
+def _tasks(figures: Figures) -> str:
+    rows = []
+    for cell in figures.cells("tasks"):
+        sides = figures.spread(cell)
+        _, _, first = sides[0]
+        for shards, tasks, timing in sides:
+            took = [
+                duration(p50(timing.seconds)),
+                duration(p95(timing.seconds)),
+                f"{times_as_fast(first, timing):.2f} x",
+            ]
+            rows.append([_marked(figures, cell, count(timing.rows)), str(shards), str(tasks), *took])
+    return table_of(["rows a trigger", "shards", "tasks", "p50", "p95", "time against the first's"], rows)
+
+
+def _reading(figures: Figures) -> str:
+    rows = []
+    for cell in figures.cells("reading"):
+        keys = figures.measured[cell].settings["keys"]
+        for what in Read:
+            read = figures.read(cell, what) or {}
+            took = {name: p50(timing.seconds) for name, timing in read.items()}
+            sparks = duration(took[Name.SPARK]) if Name.SPARK in took else ""
+            ratio = f"{took[Name.OURS] / took[Name.PARQUET]:.2f} x"
+            where = [_marked(figures, cell, count(keys)), what]
+            rows.append([*where, duration(took[Name.OURS]), duration(took[Name.PARQUET]), ratio, sparks])
+    head = ["keys", "read", f"{Name.OURS}, p50", f"{Name.PARQUET} with pyarrow", "time against it"]
+    return table_of([*head, "the same file with Spark"], rows)
 
 
 def _circumstances(figures: Figures) -> str:
@@ -325,5 +359,7 @@ _TABLES: dict[str, Callable[[Figures], str]] = {
     "growth": _growth,
     "engine": _engine,
     "commit": _commit,
+    "tasks": _tasks,
+    "reading": _reading,
     "circumstances": _circumstances,
 }

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.plan import FULL, Name, Shape
+from benchmarks.plan import FULL, Name, Read, Shape, Spreading, spread_as
 from benchmarks.report.figures import Figures
 from benchmarks.results import Measured, settings_of
 
@@ -71,6 +71,26 @@ def a_query(seconds: float, batch: float, sparks: float | None = None) -> dict[s
         "state_bytes": 120_000_000,
         "table_rows": 10,
     }
+
+
+def a_task(peak: int) -> dict[str, Any]:
+    """Twenty epochs of the engine alone, all alike, in a process of so much memory."""
+    return {"seconds": [0.1] * 20, "merged_rows": [0] * 20, "state_bytes": 22_000_000, "peak_bytes": peak}
+
+
+def a_reading(ours: float, parquet: float, sparks: float) -> dict[str, Any]:
+    """Three times, all alike, whatever is read."""
+    sides = {str(Name.OURS): [ours] * 3, str(Name.PARQUET): [parquet] * 3}
+    by_spark = {**sides, str(Name.SPARK): [sparks] * 3}
+    return {"seconds": {str(what): by_spark if what is Read.SPARK else sides for what in Read}}
+
+
+def spread(first: float, *others: float) -> dict[str, Any]:
+    """Two rounds of two triggers, those of each pair of shards and tasks all alike."""
+    cell = FULL["tasks/1k"]
+    assert isinstance(cell, Spreading)
+    pairs = zip(cell.sides, [first, *others], strict=True)
+    return {"seconds": {spread_as(*side): [[each] * 2] * 2 for side, each in pairs}}
 
 
 def figures_of(**cells: dict[str, Any]) -> Figures:
