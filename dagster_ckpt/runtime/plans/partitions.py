@@ -204,9 +204,9 @@ class _Rows:
 
     def in_any_order(self, catalyst: Catalyst) -> "_Rows":
         """The rows by whatever order: without one, all rows of a partition are one frame."""
-        columns = zip(self.columns.names, self.columns.expressions, strict=True)
+        named = zip(self.columns.names, self.columns.expressions, strict=True)
         found = (
-            name for name, each in columns if name not in self.keys and str(each.dataType().typeName()) not in NESTED
+            name for name, each in named if name not in self.keys and str(each.dataType().typeName()) not in NESTED
         )
         if (other := next(found, None)) is not None:
             return replace(self, by=[f"{other} asc"])
