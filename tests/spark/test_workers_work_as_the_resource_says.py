@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import KeyedState, ProcessContext, ProcessFunction, agg
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.spark.jvm import java_class
 from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from tests.spark.input_files import drop
@@ -59,7 +59,8 @@ def test_workers_start_from_the_installed_package(spark: SparkSession) -> None:
 
 
 def test_a_daemon_that_the_user_has_chosen_stays(spark: SparkSession) -> None:
-    settings = java_class(spark, "org.apache.spark.SparkEnv").get().conf()
+    context: Any = spark.sparkContext
+    settings = context._jsc.sc().conf()
     settings.set("spark.python.daemon.module", "pyspark.daemon")
     try:
         assert _daemon(open_session(spark)) == "daemon.py"

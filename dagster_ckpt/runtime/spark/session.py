@@ -161,11 +161,10 @@ def _use_own_daemon(spark: "SparkSession") -> None:
 
     On other hosts its module may come with the first task only. One that the user has set stays.
     """
-    from dagster_ckpt.runtime.spark.jvm import java_class
-
     if not is_local(spark):
         return
-    settings: Any = java_class(spark, "org.apache.spark.SparkEnv").get().conf()
+    context: Any = spark.sparkContext
+    settings = context._jsc.sc().conf()  # noqa: SLF001  (`getConf` gives a copy)
     if not settings.contains(_DAEMON):
         settings.set(_DAEMON, "dagster_ckpt.runtime.task.worker_daemon")
 
