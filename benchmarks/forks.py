@@ -10,7 +10,6 @@ only on how long its manifest is.
 import argparse
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
@@ -19,23 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.engine import AGGREGATES, hashes_of
+from benchmarks.filling import fill_stream
 from dagster_ckpt import CheckpointStore
-from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.ids import Shard
-from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.operators import EpochContext, RunningAggregate
-from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
-from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.tables.task_state import open_state
-from dagster_ckpt.storage.leases.process_identity import this_process
-from dagster_ckpt.storage.stores.address import open_store
-from dagster_ckpt.storage.stores.folder import folder_store
-from dagster_ckpt.storage.writer.opening import Opening
-from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
+from dagster_ckpt.operators import RunningAggregate
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 _NAME = "origin"
 _ROWS = 500_000
@@ -81,38 +67,9 @@ def _show(what: str, seconds: list[tuple[float, float]]) -> None:
 def _fill(url: str, keys: int, shards: int) -> None:
     """Make the stream, with a part of the keys in each epoch."""
     operator = RunningAggregate.build(("key",), AGGREGATES, InputSpec((), _SCHEMA))
-    opening = Opening(
-        stream=_NAME,
-        owner=Owner("benchmark", _NAME),
-        pipeline=operator.pipeline,
-        shards=shards,
-        holder=LeaseHolder("benchmark", "benchmark", this_process()),
-        root_run="benchmark",
-    )
-    writer, engine = open_stream(folder_store(open_store(url), _NAME), opening, SystemClock()), Engine(SystemClock())
-    for batch, start in enumerate(range(0, keys, _ROWS)):
-        part = np.arange(start, min(start + _ROWS, keys))
-        rows = pa.table({"key": part, "value": part % 1000}, schema=_SCHEMA)
-        acks = _acks(writer, operator, engine, hashes_of(part), rows)
-        writer.commit(EpochEdit(acks, sources=(), batch_id=batch, epoch_ms=0))
-    writer.close("done")
-
-
-def _acks(
-    writer: StreamWriter, operator: RunningAggregate, engine: Engine, hashes: Hashes, rows: pa.Table
-) -> tuple[ShardAck, ...]:
-    manifest = writer.manifest
-    shards = tuple(map(Shard, range(manifest.shards)))
-    file = FileId(writer.term, writer.next_epoch, shards[0], attempt=0)
-    context = EpochContext(file.epoch, shards, len(shards), None, engine.budget.soft_bytes)
-    with open_state(writer.store, manifest, shards, file, engine, operator.logged) as state:
-        state.compact()
-        operator.on_rows(0, hashes, rows, state, context)
-        state.relieve()
-        sum(changes.count for changes in operator.finish(state, context))
-        lists = state.flush()
-        first, *others = (ShardAck(shard, lists[shard]) for shard in shards)
-        return (replace(first, changes=state.log, state_rows=state.metrics.state_rows), *others)
+    parts = (np.arange(start, min(start + _ROWS, keys)) for start in range(0, keys, _ROWS))
+    epochs = (pa.table({"key": part, "value": part % 1000}, schema=_SCHEMA) for part in parts)
+    fill_stream(url, _NAME, operator, shards, epochs, lambda rows: hashes_of(rows["key"].to_numpy()))
 
 
 if __name__ == "__main__":

@@ -12,27 +12,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from benchmarks.disk import check_disk
+from benchmarks.filling import fill_stream
 from benchmarks.plan import Name, Read, Reading
 from benchmarks.progress import Tell
 from benchmarks.session import start
 from dagster_ckpt import CheckpointStore
-from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.key_hash import key_hashes
-from dagster_ckpt.operators import EpochContext, RunningAggregate, agg
-from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
-from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import EpochEdit
+from dagster_ckpt.operators import RunningAggregate, agg
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.spark.spark_reader import SparkReader
-from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.tables.task_state import open_state
-from dagster_ckpt.storage.leases.process_identity import this_process
-from dagster_ckpt.storage.stores.address import open_store
-from dagster_ckpt.storage.stores.folder import folder_store
-from dagster_ckpt.storage.writer.opening import Opening
-from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 
 SHARDS = 8
 STREAM = "sums"
@@ -104,37 +92,9 @@ def _check(rows: pa.Table, keys: Keys) -> None:
 
 
 def _fill(url: str, keys: int, epoch_rows: int) -> None:
-    """Put the keys in as epochs, by one task; the engine's own compaction makes of them what it makes of any stream."""
+    """Put the keys in as epochs, in any order."""
     operator = RunningAggregate.build(("key",), {"rows": agg.count(), "total": agg.sum("value")}, InputSpec((), INPUT))
-    opening = Opening(
-        stream=STREAM,
-        owner=Owner("benchmark", STREAM),
-        pipeline=operator.pipeline,
-        shards=SHARDS,
-        holder=LeaseHolder("benchmark", "benchmark", this_process()),
-        root_run="benchmark",
-        retained=2,
-    )
-    writer, engine = open_stream(folder_store(open_store(url), STREAM), opening, SystemClock()), Engine(SystemClock())
     every = np.random.default_rng(1).permutation(keys)
-    for batch, first in enumerate(range(0, keys, epoch_rows)):
-        some = every[first : first + epoch_rows]
-        rows = pa.table({"key": some, "value": some % _VALUES}, schema=INPUT)
-        writer.commit(EpochEdit(_worked(writer, engine, operator, rows), (), batch, epoch_ms=1))
-    writer.close("filled")
-
-
-def _worked(writer: StreamWriter, engine: Engine, operator: RunningAggregate, rows: pa.Table) -> tuple[ShardAck, ...]:
-    shards = tuple(map(Shard, range(SHARDS)))
-    file = FileId(writer.term, writer.next_epoch, shards[0], 0)
-    context = EpochContext(file.epoch, shards, SHARDS, None, 1 << 28)
-    with open_state(writer.store, writer.manifest, shards, file, engine, operator.logged) as state:
-        state.compact()
-        operator.on_rows(0, key_hashes(rows.select(["key"])), rows, state, context)
-        rows_out = sum(changes.count for changes in operator.finish(state, context))
-        tables = state.flush()
-        log = tuple(state.log)
-    return tuple(
-        ShardAck(shard, tables[shard], log if shard == 0 else (), rows_out=rows_out if shard == 0 else 0)
-        for shard in shards
-    )
+    parts = (every[first : first + epoch_rows] for first in range(0, keys, epoch_rows))
+    epochs = (pa.table({"key": part, "value": part % _VALUES}, schema=INPUT) for part in parts)
+    fill_stream(url, STREAM, operator, SHARDS, epochs, lambda rows: key_hashes(rows.select(["key"])), retained=2)

@@ -1,0 +1,69 @@
+"""A stream that is filled without Spark: one task works all its shards, and the engine's compaction is that of any."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.ids import Shard
+from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators import EpochContext, RunningAggregate
+from dagster_ckpt.protocol.ack import ShardAck
+from dagster_ckpt.protocol.lease import LeaseHolder
+from dagster_ckpt.protocol.manifest.manifest import Owner
+from dagster_ckpt.protocol.object_names import FileId
+from dagster_ckpt.protocol.transitions.edits import EpochEdit
+from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.tables.task_state import open_state
+from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.writer.opening import Opening
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
+
+
+def fill_stream(
+    url: str,
+    name: str,
+    operator: RunningAggregate,
+    shards: int,
+    epochs: Iterable[pa.Table],
+    hashes: Callable[[pa.Table], Hashes],
+    retained: int = 20,
+) -> None:
+    """Make the stream, each table one of its epochs. `hashes` are those of a table's keys.
+
+    `retained` is how many epochs stay readable.
+    """
+    opening = Opening(
+        stream=name,
+        owner=Owner("benchmark", name),
+        pipeline=operator.pipeline,
+        shards=shards,
+        holder=LeaseHolder("benchmark", "benchmark", this_process()),
+        root_run="benchmark",
+        retained=retained,
+    )
+    writer, engine = open_stream(folder_store(open_store(url), name), opening, SystemClock()), Engine(SystemClock())
+    for batch, rows in enumerate(epochs):
+        acks = _acks(writer, operator, engine, hashes(rows), rows)
+        writer.commit(EpochEdit(acks, sources=(), batch_id=batch, epoch_ms=0))
+    writer.close("filled")
+
+
+def _acks(
+    writer: StreamWriter, operator: RunningAggregate, engine: Engine, hashes: Hashes, rows: pa.Table
+) -> tuple[ShardAck, ...]:
+    manifest = writer.manifest
+    shards = tuple(map(Shard, range(manifest.shards)))
+    file = FileId(writer.term, writer.next_epoch, shards[0], attempt=0)
+    context = EpochContext(file.epoch, shards, len(shards), None, engine.budget.soft_bytes)
+    with open_state(writer.store, manifest, shards, file, engine, operator.logged) as state:
+        state.compact()
+        operator.on_rows(0, hashes, rows, state, context)
+        state.relieve()
+        sum(changes.count for changes in operator.finish(state, context))
+        lists = state.flush()
+        first, *others = (ShardAck(shard, lists[shard]) for shard in shards)
+        return (replace(first, changes=state.log, state_rows=state.metrics.state_rows), *others)
