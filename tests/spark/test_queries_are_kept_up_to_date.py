@@ -540,6 +540,29 @@ def test_a_row_is_kept_with_the_number_of_its_matches(spark: SparkSession, folde
     assert kept(steps[-1]) == {"groups": ["k0", "k1"]}
 
 
+def test_one_more_value_that_no_row_has_is_no_work_for_not_in(
+    stream: StreamUnderTest, spark: SparkSession, tmp_path: Path
+) -> None:
+    orders, buyers = tmp_path / "orders", tmp_path / "buyers"
+    for number, (count, score) in enumerate([(30, 100), (1, 101)]):
+        for folder, rows in ((orders, {"item": list(range(count))}), (buyers, {"score": [score]})):
+            folder.mkdir(exist_ok=True)
+            drop(folder, number, pa.table(rows))
+
+    def function(session: SparkSession) -> Stream:
+        for folder in (orders, buyers):
+            schema = f"{'item' if folder is orders else 'score'} LONG"
+            frame = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+            frame.createOrReplaceTempView(folder.name)
+        return stream_of_sql(frame, "SELECT item FROM orders WHERE item NOT IN (SELECT score FROM buyers)")
+
+    stream.run(function)
+    last = stream.epochs[-1].manifest
+    assert len(last.steps) > 1
+    assert max(step.rows_out for step in last.steps) <= 2, last.steps
+    assert stream.table().num_rows == 31
+
+
 def kept(step: Stream) -> dict[str, list[str]]:
     """The columns of the query in each state table of a step, but not what an epoch keeps for itself."""
     tables = declared_operator(step).pipeline.tables

@@ -99,13 +99,17 @@ def with_flag(catalyst: Catalyst, node: Node) -> Node:
 
 def not_in(catalyst: Catalyst, node: Node, ours: Expression, theirs: Expression) -> Node:
     """`ours NOT IN (theirs)`: rows without a match, if no value of the right is null; all rows, if there is none."""
+    expressions = catalyst.expressions
     left, right = each_of(node.children())
-    rows, known, flags = catalyst.counted(theirs, right)
-    nothing = catalyst.expressions.EqualTo(rows, catalyst.cast(catalyst.constant(0), rows.dataType()))
-    empty = catalyst.any_of(catalyst.expressions.IsNull(rows), nothing)
+    rows, known, counted = catalyst.counted(theirs, right)
+    nothing = expressions.EqualTo(rows, catalyst.cast(catalyst.constant(0), rows.dataType()))
+    # All rows of the left meet this one row, so it has what they ask of it, which seldom changes, and not the counts.
+    asked = [catalyst.alias(nothing, "empty"), catalyst.alias(expressions.EqualTo(rows, known), "complete")]
+    empty, complete = (each.toAttribute() for each in asked)
+    flags = catalyst.project(asked, counted)
     passes = catalyst.any_of(
-        empty,
-        catalyst.all_of([catalyst.expressions.IsNotNull(ours), catalyst.expressions.EqualTo(rows, known)]),
+        catalyst.any_of(expressions.IsNull(empty), empty),
+        catalyst.all_of([expressions.IsNotNull(ours), complete]),
     )
     kept = catalyst.project(list(each_of(left.output())), catalyst.filtered(passes, catalyst.left_join(left, flags)))
     return catalyst.joined(kept, right, "LeftAnti", catalyst.expressions.EqualTo(ours, theirs))
