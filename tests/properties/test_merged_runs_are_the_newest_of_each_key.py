@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
-from dagster_ckpt.lsm.compaction.merge import merged, merged_into, scan
+from dagster_ckpt.lsm.compaction.merge import merged, merged_into, rows_in_any_order, scan
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
 from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
@@ -157,6 +157,9 @@ def test_search_scan_and_merge_agree_with_dicts_laid_over_each_other(
     assert ascends(part)
     assert part.tombstones is None
     assert rows_of(part.columns()) == inside
+    pieces = rows_in_any_order(upper, bottom, *within, SPEC.keys)
+    assert sum(rows.num_rows for rows in pieces) == len(inside)
+    assert {key: value for rows in pieces for key, value in rows_of(rows).items()} == inside
 
     above = [view.between() for view in upper]
     if above:

@@ -550,11 +550,11 @@ def test_one_more_value_that_no_row_has_is_no_work_for_not_in(
             drop(folder, number, pa.table(rows))
 
     def function(session: SparkSession) -> Stream:
-        for folder in (orders, buyers):
-            schema = f"{'item' if folder is orders else 'score'} LONG"
-            frame = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-            frame.createOrReplaceTempView(folder.name)
-        return stream_of_sql(frame, "SELECT item FROM orders WHERE item NOT IN (SELECT score FROM buyers)")
+        for folder, column in ((orders, "item"), (buyers, "score")):
+            reader = session.readStream.schema(f"{column} LONG").option("maxFilesPerTrigger", 1)
+            reader.parquet(str(folder)).createOrReplaceTempView(folder.name)
+        query = "SELECT item FROM orders WHERE item NOT IN (SELECT score FROM buyers)"
+        return stream_of_sql(session.table("orders"), query)
 
     stream.run(function)
     last = stream.epochs[-1].manifest

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, empty, flat, from_plain, joined, plain
+from dagster_ckpt.lsm.columns import Mask, Positions, empty, flat, from_plain, joined, plain, take
 from dagster_ckpt.lsm.lookup.layer_search import Match, Probe, with_key
 from dagster_ckpt.lsm.runs.deltas import newest_of
 from dagster_ckpt.lsm.runs.run import Run, live, one_after_another
@@ -109,3 +109,29 @@ def scan(upper: Sequence[View], bottom: Sequence[View], lo: int, hi: int, keys: 
     below = [live(view.between(lo, hi)) for view in bottom]
     above = [view.between(lo, hi) for view in upper]
     return merged_into(below, merged(above, keys), keys) if above else one_after_another(below) if below else None
+
+
+def rows_in_any_order(
+    upper: Sequence[View], bottom: Sequence[View], lo: int, hi: int, keys: Sequence[str]
+) -> list[pa.Table]:
+    """The rows that `scan` finds. Those of the bottom, often most, are not moved, and those replaced are left out."""
+    below = [run for view in bottom if len(run := live(view.between(lo, hi)))]
+    above = [run for view in upper if len(run := view.between(lo, hi))]
+    if not above:
+        return [run.columns() for run in below]
+    news = merged(above, keys)
+    rows = []
+    for run in below:
+        first, end = np.searchsorted(news.hashes, run.hashes[0]), np.searchsorted(news.hashes, run.hashes[-1], "right")
+        places, known = _places(run, news.slice(int(first), int(end)), keys)
+        rows.append(_without(run, places[known]))
+    return [found for found in (*rows, live(news).columns()) if found.num_rows]
+
+
+def _without(run: Run, gone: Positions) -> pa.Table:
+    """The rows of the run but those at these positions."""
+    if len(gone) == 0:
+        return run.columns()
+    there = np.ones(len(run), dtype=np.bool_)
+    there[gone] = False
+    return take(run.columns(), np.flatnonzero(there))

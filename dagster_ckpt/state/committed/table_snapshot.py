@@ -1,17 +1,17 @@
 """All live rows of a state table as one manifest shows it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.compaction.merge import scan
+from dagster_ckpt.lsm.compaction.merge import rows_in_any_order, scan
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTableSpec
 from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.runs.run_layers import Layers
+from dagster_ckpt.state.runs.run_layers import Layers, Views
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 PIECE_BYTES = 64 * 1024 * 1024
@@ -21,6 +21,9 @@ PIECE_BYTES = 64 * 1024 * 1024
 _HELD_BYTES_MAX = 8 * PIECE_BYTES
 """The most bytes of remote files held open for later shards. In a larger file each shard has so much that reading the
 blocks at its edges twice costs little."""
+
+_RowsOf = Callable[[Views, HashRange, Sequence[str]], pa.Table | None]
+"""Finds the live rows with these hashes; None or no rows: there are none."""
 
 
 def live_rows(
@@ -49,7 +52,7 @@ def live_shards(
     """The same rows, a shard at a time; none is empty. A run that shards share is opened once for all of them."""
     spec = _spec(manifest, table)
     wanted = list(spec.schema.names if columns is None else columns)
-    for pieces in _shards(store, spec, manifest.runs.get(table, ()), HashRange(), runs):
+    for pieces in _shards(store, spec, manifest.runs.get(table, ()), HashRange(), runs, _by_hash):
         if of_shard := [rows.select(wanted) for rows in pieces]:
             yield pa.concat_tables(of_shard)
 
@@ -61,26 +64,41 @@ def live_pieces(
     within: HashRange | None = None,
     runs: OpenRuns | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows with these hashes (None: all), a piece that fits into memory at a time; none is empty."""
+    """The rows with these hashes (None: all) in any order, a piece that fits into memory at a time; none is empty."""
     within = within or HashRange()
     # Clips limit the runs to the shard's hashes.
     lists = tuple(
         refs if any(ref.clip.lo <= within.hi and within.lo <= ref.clip.hi for ref in refs) else ()
         for refs in manifest.runs.get(table, ())
     )
-    for pieces in _shards(store, _spec(manifest, table), lists, within, runs):
+    for pieces in _shards(store, _spec(manifest, table), lists, within, runs, _in_any_order):
         yield from pieces
 
 
+def _by_hash(views: Views, within: HashRange, keys: Sequence[str]) -> pa.Table | None:
+    run = scan(views.upper, views.bottom, within.lo, within.hi, keys)
+    return None if run is None else run.columns()
+
+
+def _in_any_order(views: Views, within: HashRange, keys: Sequence[str]) -> pa.Table | None:
+    rows = rows_in_any_order(views.upper, views.bottom, within.lo, within.hi, keys)
+    return pa.concat_tables(rows) if rows else None
+
+
 def _shards(
-    store: ObjectStore, spec: StateTableSpec, lists: RunLists, within: HashRange, runs: OpenRuns | None
+    store: ObjectStore,
+    spec: StateTableSpec,
+    lists: RunLists,
+    within: HashRange,
+    runs: OpenRuns | None,
+    rows_of: _RowsOf,
 ) -> Iterator[Iterator[pa.Table]]:
     """Of each shard that has runs the rows with these hashes, in pieces; each is used up before the next is taken."""
     shared = _SharedRuns(store, spec, lists, OpenRuns() if runs is None else runs)
     for shard, refs in enumerate(lists):
         shared.hold(shard)
         if refs:
-            yield _of_shard(store, spec, refs, within, shared.runs)
+            yield _of_shard(store, spec, refs, within, shared.runs, rows_of)
         shared.release(shard)
 
 
@@ -111,15 +129,20 @@ class _SharedRuns:
 
 
 def _of_shard(
-    store: ObjectStore, spec: StateTableSpec, refs: Sequence[RunRef], within: HashRange, runs: OpenRuns
+    store: ObjectStore,
+    spec: StateTableSpec,
+    refs: Sequence[RunRef],
+    within: HashRange,
+    runs: OpenRuns,
+    rows_of: _RowsOf,
 ) -> Iterator[pa.Table]:
     # Clips limit the runs to the shard's hashes.
     views = Layers(spec, (tuple(refs),), [HashRange()], store, runs).before
     every = [view.run for view in (*views.upper, *views.bottom)]
     for piece in pieces_of(every, within, rows_in(PIECE_BYTES, refs, spec.schema)):
-        run = scan(views.upper, views.bottom, piece.lo, piece.hi, spec.keys)
-        if run is not None and len(run):
-            yield run.columns()
+        rows = rows_of(views, piece, spec.keys)
+        if rows is not None and rows.num_rows:
+            yield rows
 
 
 def _spec(manifest: Manifest, table: str) -> StateTableSpec:
