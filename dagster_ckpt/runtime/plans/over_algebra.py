@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.over_functions import AGGREGATES, BESIDE, PLAIN
 from dagster_ckpt.runtime.plans.skipped_nulls import Made, by_values_so_far, ends_of, skips_nulls
@@ -17,7 +17,10 @@ def in_plainer_functions(catalyst: Catalyst, node: Node, calls: Sequence[Express
             plan, values = without(catalyst, node, others, found)
             named = catalyst.standing_for(values, [each.toAttribute() for each in found])
             kept = [*each_of(node.child().output()), *(each.toAttribute() for each in others)]
-            return catalyst.project([*kept, *named], plan)
+            # In the order of the query: a table or a union reads them by their places.
+            columns = {column_number(each): each for each in (*kept, *named)}
+            numbers = map(column_number, each_of(node.output()))
+            return catalyst.project([columns[number] for number in numbers if number in columns], plan)
     return None
 
 
