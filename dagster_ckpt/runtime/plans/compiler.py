@@ -25,6 +25,7 @@ from dagster_ckpt.runtime.plans.parts import Part, Work
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns, refused
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
 from dagster_ckpt.runtime.plans.subqueries import without_scalar_subqueries
+from dagster_ckpt.runtime.spark.session import as_active
 
 _UNCHANGED = (
     "SubqueryAlias",
@@ -45,8 +46,9 @@ def stream_of(frame: DataFrame) -> Stream:
 
     Raises `InvalidPipelineError` for a query that cannot be kept up to date.
     """
-    catalyst = Catalyst(frame.sparkSession)
-    return _compiled(catalyst, catalyst.analysed(frame))
+    with as_active(frame.sparkSession):  # whose settings Spark's planner then has
+        catalyst = Catalyst(frame.sparkSession)
+        return _compiled(catalyst, catalyst.analysed(frame))
 
 
 def stream_of_sql(
@@ -61,8 +63,9 @@ def stream_of_sql(
     for name, table in tables.items():
         frame = dataframe_of(table, session) if isinstance(table, Stream) else table
         frame.createOrReplaceTempView(name)
-    catalyst = Catalyst(session)
-    return _compiled(catalyst, catalyst.of_sql(text))
+    with as_active(session):  # whose settings Spark's parser and planner then have
+        catalyst = Catalyst(session)
+        return _compiled(catalyst, catalyst.of_sql(text))
 
 
 def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
