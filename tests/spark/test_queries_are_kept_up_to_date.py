@@ -130,6 +130,19 @@ QUERIES = {
           AND item NOT IN (SELECT score FROM buyers WHERE score > 2)
           AND EXISTS (SELECT * FROM buyers WHERE city = 'Rome')
     """,
+    "functions over a partition in the order of the query, with nothing above them": """
+        SELECT *, median(item) OVER w AS middle, max(item) OVER w AS most, bit_or(item) OVER w AS bits,
+               min(price) OVER w AS least
+        FROM orders WINDOW w AS (PARTITION BY buyer)
+    """,
+    "exists over unions and groups, with limits; aggregates of which nothing is left": """
+        SELECT item, none FROM orders o, (SELECT count(DISTINCT item) FILTER (WHERE false) AS none FROM orders)
+        WHERE EXISTS (SELECT city FROM buyers WHERE score > 2 UNION SELECT city FROM buyers WHERE city = 'Rome')
+          AND EXISTS (SELECT max(score) FROM buyers GROUP BY city LIMIT 1 OFFSET 1)
+          AND EXISTS (SELECT city FROM buyers WHERE o.item > 1 GROUP BY city LIMIT 2)
+          AND EXISTS (SELECT max(score) FROM buyers WHERE o.price IS NOT NULL)
+          AND NOT EXISTS (SELECT city FROM buyers OFFSET 9)
+    """,
     "the first rows, a table beside itself": """
         WITH totals AS (SELECT buyer, sum(price) AS spent FROM orders GROUP BY buyer)
         SELECT a.buyer, a.place, b.spent FROM
@@ -538,6 +551,19 @@ def test_a_row_is_kept_with_the_number_of_its_matches(spark: SparkSession, folde
     assert [step.step.name for step in steps if step.step is not None][1:] == ["union", "aggregate"]
     assert kept(steps[0]) == {"left_rows": ["k0", "l1"], "right_rows": ["k0", "r1"]}
     assert kept(steps[-1]) == {"groups": ["k0", "k1"]}
+
+
+def test_a_query_follows_the_settings_of_its_session(
+    stream: StreamUnderTest, spark: SparkSession, folders: Mapping[str, Path]
+) -> None:
+    def function(session: SparkSession) -> Stream:
+        session.conf.set("spark.sql.ansi.enabled", "false")
+        return stream_of_sql(streaming(session, folders), "SELECT city, cast(city AS int) AS n FROM buyers")
+
+    stream.run(function)
+    rows = stream.table().to_pylist()
+    assert any(row["city"] for row in rows)
+    assert {row["n"] for row in rows} == {None}, "no error, as in batch"
 
 
 def test_one_more_value_that_no_row_has_is_no_work_for_not_in(

@@ -257,7 +257,12 @@ class Catalyst:
     # Building
 
     def frame(self, plan: Node) -> DataFrame:
-        """A DataFrame of a resolved plan, which is neither analysed nor checked again."""
+        """A DataFrame of a resolved plan, which is neither analysed nor checked again.
+
+        Of a column of a side that an outer join may miss, an expression above may say that it is never null. Spark
+        would then know the answer where a query asks whether it is.
+        """
+        plan = java_class(self.session, f"{_SQL}.catalyst.analysis.UpdateAttributeNullability").apply(plan)
         plan.setAnalyzed()
         return frame_of(self.session, plan)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.runtime.declared.query_plan import each_of
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
@@ -45,6 +46,8 @@ def _groups(
     rows = compiler.part(below).columns(list(read.columns.values()), list(read.columns))
     every = [(each, one.call) for one in called for each in one.aggregations]
     aggregations = {f"a{number}": each for number, (each, _) in enumerate(every)}
+    if not keys.names and not aggregations:
+        aggregations = {"a0": agg.count()}  # there is one group, even of no rows
     with naming_columns([*read.columns, *aggregations], [*read.columns.values(), *(call for _, call in every)]):
         made = _step(rows, keys, aggregations)
         types = types_of(made, len(aggregations))

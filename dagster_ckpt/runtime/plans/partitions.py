@@ -47,7 +47,7 @@ def _calls_of(catalyst: Catalyst, window: Node) -> list[Expression]:
 
 
 def limit_as_top(catalyst: Catalyst, node: Node) -> Node:
-    """ORDER BY ... LIMIT n as a filter over row numbers; LIMIT 1 of constants, which is EXISTS, as one of them."""
+    """ORDER BY ... LIMIT n as a filter over row numbers; of constants, as in EXISTS, so too: it matters how many."""
     below, above, skipped, count = node.child(), [], 0, int(node.limitExpr().value())
     if count == 0 or (catalyst.kind(below) == "LocalLimit" and catalyst.has_at_most(count, below.child())):
         return _all_or_none(catalyst, below, count)
@@ -58,11 +58,16 @@ def limit_as_top(catalyst: Catalyst, node: Node) -> Node:
             skipped += int(below.offsetExpr().value())
         below = below.child()
     if catalyst.kind(below) == "Sort":
-        kept = _numbered_rows(catalyst, below, skipped, skipped + count)
-    elif above and (skipped, count) == (0, 1) and _are_constants(catalyst, above[-1]):
-        kept = catalyst.deduplicated(above.pop())
+        kept = _numbered_rows(catalyst, list(each_of(below.order())), below.child(), skipped, skipped + count)
     else:
-        raise _any_rows()
+        rows = _of_constants(catalyst, above.pop() if above else below)
+        if rows is None:
+            raise _any_rows()
+        if (skipped, count) == (0, 1):
+            kept = catalyst.deduplicated(rows)
+        else:
+            order = [catalyst.ascending(each) for each in each_of(rows.output())]
+            kept = _numbered_rows(catalyst, order, rows, skipped, skipped + count)
     for project in reversed(above):
         kept = catalyst.on(project, kept)
     return kept
@@ -81,8 +86,8 @@ def _any_rows() -> InvalidPipelineError:
 def without_limit(catalyst: Catalyst, node: Node, keys: Sequence[Expression]) -> Node:
     """Of rows of which it matters only whether there are any with these keys: without a LIMIT for each such key."""
     kind = catalyst.kind(node)
-    if kind == "LocalLimit" and int(node.limitExpr().value()) > 0 and not keys:
-        return node.child()
+    if kind in ("GlobalLimit", "LocalLimit") and int(node.limitExpr().value()) > 0 and not keys:
+        return without_limit(catalyst, node.child(), keys)
     if kind == "Project":
         below = without_limit(catalyst, node.child(), keys)
         return node if below is node.child() else catalyst.on(node, below)
@@ -104,19 +109,40 @@ def _columns_in(catalyst: Catalyst, expressions: Sequence[Expression]) -> set[in
     return {column_number(part) for part in parts if is_column(catalyst, part)}
 
 
-def _numbered_rows(catalyst: Catalyst, sort: Node, after: int, upto: int) -> Node:
+def _numbered_rows(catalyst: Catalyst, order: Sequence[Expression], rows: Node, after: int, upto: int) -> Node:
     """The rows behind the first `after` in an order, up to the number `upto`."""
-    window = catalyst.numbered(list(each_of(sort.order())), sort.child())
+    window = catalyst.numbered(order, rows)
     [number] = [each.toAttribute() for each in each_of(window.windowExpressions())]
     condition = catalyst.expressions.LessThanOrEqual(number, catalyst.constant(upto))
     if after:
         condition = catalyst.all_of([condition, catalyst.expressions.GreaterThan(number, catalyst.constant(after))])
-    return catalyst.project(list(each_of(sort.output())), catalyst.filtered(condition, window))
+    return catalyst.project(list(each_of(rows.output())), catalyst.filtered(condition, window))
 
 
-def _are_constants(catalyst: Catalyst, project: Node) -> bool:
-    columns = list(each_of(project.projectList()))
-    return all(catalyst.kind(each) == "Alias" and each.child().foldable() for each in columns)
+def _of_constants(catalyst: Catalyst, node: Node) -> Node | None:
+    """The rows, which are all the same constants, without a limit that Spark has brought below; None: they are not."""
+    kind = catalyst.kind(node)
+    if kind == "LocalLimit":
+        return _of_constants(catalyst, node.child())
+    if kind != "Union":
+        return None if _constants(catalyst, node) is None else node
+    sides = [_of_constants(catalyst, each) for each in each_of(node.children())]
+    found = [each for each in sides if each is not None]
+    values = [_constants(catalyst, each) for each in found]
+    if len(found) < len(sides) or any(each is None or each != values[0] for each in values):
+        return None
+    return catalyst.on(node, *found)
+
+
+def _constants(catalyst: Catalyst, rows: Node) -> list[str] | None:
+    """The constants that each row has, as SQL; None: they are not."""
+    kind = catalyst.kind(rows)
+    if kind not in ("Aggregate", "Project"):
+        return None
+    columns = list(each_of(rows.projectList() if kind == "Project" else rows.aggregateExpressions()))
+    if not all(catalyst.kind(each) == "Alias" and each.child().foldable() for each in columns):
+        return None
+    return [str(each.child().sql()) for each in columns]
 
 
 def over_partition(compiler: "Compiler", node: Node) -> Part:
