@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.operators import EpochContext, RunningAggregate
+from dagster_ckpt.operators import EpochContext, Operator
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner
@@ -26,13 +26,13 @@ from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 def fill_stream(
     url: str,
     name: str,
-    operator: RunningAggregate,
+    operator: Operator,
     shards: int,
-    epochs: Iterable[pa.Table],
+    epochs: Iterable[Iterable[pa.Table]],
     hashes: Callable[[pa.Table], Hashes],
     retained: int = 20,
 ) -> None:
-    """Make the stream, each table one of its epochs. `hashes` are those of a table's keys.
+    """Make the stream. An epoch's rows come in tables, one at a time; `hashes` are those of a table's keys.
 
     `retained` is how many epochs stay readable.
     """
@@ -46,14 +46,14 @@ def fill_stream(
         retained=retained,
     )
     writer, engine = open_stream(folder_store(open_store(url), name), opening, SystemClock()), Engine(SystemClock())
-    for batch, rows in enumerate(epochs):
-        acks = _acks(writer, operator, engine, hashes(rows), rows)
+    for batch, tables in enumerate(epochs):
+        acks = _acks(writer, operator, engine, ((hashes(rows), rows) for rows in tables))
         writer.commit(EpochEdit(acks, sources=(), batch_id=batch, epoch_ms=0))
     writer.close("filled")
 
 
 def _acks(
-    writer: StreamWriter, operator: RunningAggregate, engine: Engine, hashes: Hashes, rows: pa.Table
+    writer: StreamWriter, operator: Operator, engine: Engine, tables: Iterable[tuple[Hashes, pa.Table]]
 ) -> tuple[ShardAck, ...]:
     manifest = writer.manifest
     shards = tuple(map(Shard, range(manifest.shards)))
@@ -61,9 +61,11 @@ def _acks(
     context = EpochContext(file.epoch, shards, len(shards), None, engine.budget.soft_bytes)
     with open_state(writer.store, manifest, shards, file, engine, operator.logged) as state:
         state.compact()
-        operator.on_rows(0, hashes, rows, state, context)
-        state.relieve()
-        sum(changes.count for changes in operator.finish(state, context))
+        for hashes, rows in tables:
+            operator.on_rows(0, hashes, rows, state, context)
+            state.relieve()
+        for _ in operator.finish(state, context):
+            state.relieve()
         lists = state.flush()
         first, *others = (ShardAck(shard, lists[shard]) for shard in shards)
         return (replace(first, changes=state.log, state_rows=state.metrics.state_rows), *others)

@@ -68,7 +68,7 @@ def _fill(url: str, keys: int, shards: int) -> None:
     """Make the stream, with a part of the keys in each epoch."""
     operator = RunningAggregate.build(("key",), AGGREGATES, InputSpec((), _SCHEMA))
     parts = (np.arange(start, min(start + _ROWS, keys)) for start in range(0, keys, _ROWS))
-    epochs = (pa.table({"key": part, "value": part % 1000}, schema=_SCHEMA) for part in parts)
+    epochs = ([pa.table({"key": part, "value": part % 1000}, schema=_SCHEMA)] for part in parts)
     fill_stream(url, _NAME, operator, shards, epochs, lambda rows: hashes_of(rows["key"].to_numpy()))
 
 

@@ -96,5 +96,5 @@ def _fill(url: str, keys: int, epoch_rows: int) -> None:
     operator = RunningAggregate.build(("key",), {"rows": agg.count(), "total": agg.sum("value")}, InputSpec((), INPUT))
     every = np.random.default_rng(1).permutation(keys)
     parts = (every[first : first + epoch_rows] for first in range(0, keys, epoch_rows))
-    epochs = (pa.table({"key": part, "value": part % _VALUES}, schema=INPUT) for part in parts)
+    epochs = ([pa.table({"key": part, "value": part % _VALUES}, schema=INPUT)] for part in parts)
     fill_stream(url, STREAM, operator, SHARDS, epochs, lambda rows: key_hashes(rows.select(["key"])), retained=2)

@@ -6,30 +6,19 @@ python -m benchmarks.reshard <empty folder> [keys]
 import json
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, sleep
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.filling import fill_stream
 from dagster_ckpt import CheckpointStore
-from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.ids import Shard
-from dagster_ckpt.operators import EpochContext, Operator, RunningAggregate, agg
+from dagster_ckpt.operators import Operator, RunningAggregate, agg
 from dagster_ckpt.operators.shared.window_kinds import Tumbling
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
-from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.lease import LeaseHolder
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
-from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.tables.task_state import open_state
-from dagster_ckpt.storage.leases.process_identity import this_process
-from dagster_ckpt.storage.stores.address import open_store
-from dagster_ckpt.storage.stores.folder import folder_store
-from dagster_ckpt.storage.writer.opening import Opening
-from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 BEFORE, AFTER = 8, 32
 _CHUNK_ROWS = 500_000
@@ -64,40 +53,20 @@ def run(folder: Path, keys: int, name: str, operator: Operator) -> dict[str, obj
 
 
 def _fill(folder: Path, keys: int, name: str, operator: Operator) -> None:
-    store, clock = folder_store(open_store(folder.as_uri()), name), SystemClock()
-    opening = Opening(
-        stream=name,
-        owner=Owner("benchmark", name),
-        pipeline=operator.pipeline,
-        shards=BEFORE,
-        holder=LeaseHolder("benchmark", "benchmark", this_process()),
-        root_run="benchmark",
+    source = operator.pipeline.inputs[0].schema
+    starts = range(0, keys, _EPOCH_ROWS)
+    epochs = (_rows(range(first, min(first + _EPOCH_ROWS, keys)), source.names) for first in starts)
+    fill_stream(
+        folder.as_uri(), name, operator, BEFORE, epochs, lambda rows: rows["k"].to_numpy().view(np.uint64) * _SPREAD
     )
-    writer, engine = open_stream(store, opening, clock), Engine(clock)
-    for number, first in enumerate(range(0, keys, _EPOCH_ROWS)):
-        acks = _epoch(writer, operator, engine, range(first, min(first + _EPOCH_ROWS, keys)))
-        writer.commit(EpochEdit(acks, sources=(), batch_id=number, epoch_ms=0))
-    writer.close("filled")
 
 
-def _epoch(writer: StreamWriter, operator: Operator, engine: Engine, keys: range) -> tuple[ShardAck, ...]:
-    shards = tuple(map(Shard, range(BEFORE)))
-    file = FileId(writer.term, writer.next_epoch, Shard(0), 0)
-    context = EpochContext(file.epoch, shards, BEFORE, None, engine.budget.soft_bytes)
-    with open_state(writer.store, writer.manifest, shards, file, engine, operator.logged) as state:
-        state.compact()
-        for first in range(keys.start, keys.stop, _CHUNK_ROWS):
-            k = np.arange(first, min(first + _CHUNK_ROWS, keys.stop), dtype=np.int64)
-            at = pa.array(k % 10 * _HOUR_US).view(_ROWS.schema.field("at").type)
-            rows = pa.Table.from_arrays([pa.array(k), pa.array(k * 0.5), at], schema=_ROWS.schema)
-            source = operator.pipeline.inputs[0].schema
-            operator.on_rows(0, k.view(np.uint64) * _SPREAD, rows.select(source.names), state, context)
-            state.relieve()
-        for _ in operator.finish(state, context):
-            state.relieve()
-        tables = state.flush()
-    first_ack, *others = (ShardAck(shard, tables[shard]) for shard in shards)
-    return (ShardAck(first_ack.shard, first_ack.tables, changes=state.log), *others)
+def _rows(keys: range, names: list[str]) -> Iterator[pa.Table]:
+    """These columns of a row for each key."""
+    for first in range(keys.start, keys.stop, _CHUNK_ROWS):
+        k = np.arange(first, min(first + _CHUNK_ROWS, keys.stop), dtype=np.int64)
+        at = pa.array(k % 10 * _HOUR_US).view(_ROWS.schema.field("at").type)
+        yield pa.Table.from_arrays([pa.array(k), pa.array(k * 0.5), at], schema=_ROWS.schema).select(names)
 
 
 class _Watch:
