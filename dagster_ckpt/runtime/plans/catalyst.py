@@ -97,7 +97,7 @@ class Catalyst:
 
         self.expressions, self.logical = package("catalyst.expressions"), package("catalyst.plans.logical")
         self._planning, self._plans = package("catalyst.planning"), package("catalyst.plans")
-        self._rules = package("catalyst.optimizer")
+        self._analysis, self._rules = package("catalyst.analysis"), package("catalyst.optimizer")
         self._aggregates, self._types = package("catalyst.expressions.aggregate"), package("types")
         self._some, self._none = java_class(session, "scala.Some"), java_class(session, "scala.Option").empty()
         self._nil, self._new_id = self.seq(()), self.expressions.NamedExpression.newExprId
@@ -262,7 +262,7 @@ class Catalyst:
         Of a column of a side that an outer join may miss, an expression above may say that it is never null. Spark
         would then know the answer where a query asks whether it is.
         """
-        plan = java_class(self.session, f"{_SQL}.catalyst.analysis.UpdateAttributeNullability").apply(plan)
+        plan = self._analysis.UpdateAttributeNullability.apply(plan)
         plan.setAnalyzed()
         return frame_of(self.session, plan)
 

@@ -46,9 +46,7 @@ def stream_of(frame: DataFrame) -> Stream:
 
     Raises `InvalidPipelineError` for a query that cannot be kept up to date.
     """
-    with as_active(frame.sparkSession):  # whose settings Spark's planner then has
-        catalyst = Catalyst(frame.sparkSession)
-        return _compiled(catalyst, catalyst.analysed(frame))
+    return _compiled(frame.sparkSession, lambda catalyst: catalyst.analysed(frame))
 
 
 def stream_of_sql(
@@ -63,12 +61,16 @@ def stream_of_sql(
     for name, table in tables.items():
         frame = dataframe_of(table, session) if isinstance(table, Stream) else table
         frame.createOrReplaceTempView(name)
+    return _compiled(session, lambda catalyst: catalyst.of_sql(text))
+
+
+def _compiled(session: SparkSession, plan_by: Callable[[Catalyst], Node]) -> Stream:
     with as_active(session):  # whose settings Spark's parser and planner then have
         catalyst = Catalyst(session)
-        return _compiled(catalyst, catalyst.of_sql(text))
+        return _stream_of_plan(catalyst, plan_by(catalyst))
 
 
-def _compiled(catalyst: Catalyst, plan: Node) -> Stream:
+def _stream_of_plan(catalyst: Catalyst, plan: Node) -> Stream:
     names = [name for name, _ in columns_of(plan.output())]
     with located(catalyst, plan):
         check_columns(pa.schema([(name, pa.null()) for name in names]))

@@ -112,4 +112,4 @@ def not_in(catalyst: Catalyst, node: Node, ours: Expression, theirs: Expression)
         catalyst.all_of([expressions.IsNotNull(ours), complete]),
     )
     kept = catalyst.project(list(each_of(left.output())), catalyst.filtered(passes, catalyst.left_join(left, flags)))
-    return catalyst.joined(kept, right, "LeftAnti", catalyst.expressions.EqualTo(ours, theirs))
+    return catalyst.joined(kept, right, "LeftAnti", expressions.EqualTo(ours, theirs))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dagster_ckpt.runtime.declared.query_plan import column_number, each_of
+from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.over_functions import AGGREGATES, BESIDE, PLAIN
 from dagster_ckpt.runtime.plans.skipped_nulls import Made, by_values_so_far, ends_of, skips_nulls
@@ -19,8 +19,8 @@ def in_plainer_functions(catalyst: Catalyst, node: Node, calls: Sequence[Express
             kept = [*each_of(node.child().output()), *(each.toAttribute() for each in others)]
             # In the order of the query: a table or a union reads them by their places.
             columns = {column_number(each): each for each in (*kept, *named)}
-            numbers = map(column_number, each_of(node.output()))
-            return catalyst.project([columns[number] for number in numbers if number in columns], plan)
+            wanted = columns_of(node.output())
+            return catalyst.project([columns[number] for _, number in wanted if number in columns], plan)
     return None
 
 

@@ -60,8 +60,8 @@ def limit_as_top(catalyst: Catalyst, node: Node) -> Node:
     if catalyst.kind(below) == "Sort":
         kept = _numbered_rows(catalyst, list(each_of(below.order())), below.child(), skipped, skipped + count)
     else:
-        rows = _of_constants(catalyst, above.pop() if above else below)
-        if rows is None:
+        rows = _without_local_limits(catalyst, above.pop() if above else below)
+        if _constants(catalyst, rows) is None:
             raise _any_rows()
         if (skipped, count) == (0, 1):
             kept = catalyst.deduplicated(rows)
@@ -119,24 +119,22 @@ def _numbered_rows(catalyst: Catalyst, order: Sequence[Expression], rows: Node, 
     return catalyst.project(list(each_of(rows.output())), catalyst.filtered(condition, window))
 
 
-def _of_constants(catalyst: Catalyst, node: Node) -> Node | None:
-    """The rows, which are all the same constants, without a limit that Spark has brought below; None: they are not."""
+def _without_local_limits(catalyst: Catalyst, node: Node) -> Node:
+    """The plan without limits that Spark has brought below one, into the sides of a union too."""
     kind = catalyst.kind(node)
     if kind == "LocalLimit":
-        return _of_constants(catalyst, node.child())
-    if kind != "Union":
-        return None if _constants(catalyst, node) is None else node
-    sides = [_of_constants(catalyst, each) for each in each_of(node.children())]
-    found = [each for each in sides if each is not None]
-    values = [_constants(catalyst, each) for each in found]
-    if len(found) < len(sides) or any(each is None or each != values[0] for each in values):
-        return None
-    return catalyst.on(node, *found)
+        return _without_local_limits(catalyst, node.child())
+    if kind == "Union":
+        return catalyst.on(node, *(_without_local_limits(catalyst, each) for each in each_of(node.children())))
+    return node
 
 
 def _constants(catalyst: Catalyst, rows: Node) -> list[str] | None:
-    """The constants that each row has, as SQL; None: they are not."""
+    """The constants that every row has, as SQL; None: rows may have others."""
     kind = catalyst.kind(rows)
+    if kind == "Union":
+        first, *others = (_constants(catalyst, each) for each in each_of(rows.children()))
+        return first if all(each == first for each in others) else None
     if kind not in ("Aggregate", "Project"):
         return None
     columns = list(each_of(rows.projectList() if kind == "Project" else rows.aggregateExpressions()))
