@@ -51,8 +51,10 @@ _SEPARATOR = "\0"
 """It is in no setting."""
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
 _DAEMON = "spark.python.daemon.module"
-_NO_EMPTY_SHUFFLE = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
-"""The rule that would leave out the shuffle of a step whose sources have nothing new, and so its shards' tasks."""
+_PRUNING = tuple(
+    f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in ("PropagateEmptyRelation", "PruneFilters")
+)
+"""Rules that would leave out a step, and its shards' tasks, where its sources have nothing new or a filter is false."""
 
 
 def announce_settings(environ: MutableMapping[str, str]) -> None:
@@ -119,7 +121,7 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     _take_over(spark, session)
     for name, value in _SESSION.items():
         session.conf.set(name, value)
-    session.conf.set(_EXCLUDED, ",".join(dict.fromkeys([*_excluded(session), _NO_EMPTY_SHUFFLE])))
+    session.conf.set(_EXCLUDED, ",".join(dict.fromkeys([*_excluded(session), *_PRUNING])))
     return session
 
 
@@ -172,7 +174,7 @@ def _use_own_daemon(spark: "SparkSession") -> None:
 def is_session_of_a_stream(session: "SparkSession") -> bool:
     """Whether `open_session` made this session and its settings are still the same."""
     as_set = all(session.conf.get(name, None) == value for name, value in _SESSION.items())
-    return as_set and _NO_EMPTY_SHUFFLE in _excluded(session)
+    return as_set and set(_PRUNING) <= set(_excluded(session))
 
 
 @contextmanager
