@@ -99,6 +99,20 @@ QUERIES = {
               FROM orders GROUP BY buyer, item)
         WINDOW w AS (PARTITION BY buyer ORDER BY item)
     """,
+    "filters that let no row of a step pass": """
+        SELECT buyer, n FROM (SELECT buyer, count(*) AS n FROM orders GROUP BY buyer HAVING 1 > 2)
+        UNION ALL SELECT 'all', count(*) AS n FROM orders HAVING NULL
+        UNION ALL SELECT 'none', count(*) FROM (SELECT DISTINCT buyer FROM orders) WHERE false
+    """,
+    "the first and last row that a filter lets pass, which may have a null": """
+        SELECT buyer, item, last_value(large) FILTER (WHERE item % 2 = 1) OVER w AS last,
+               first_value(large) FILTER (WHERE item > 1) OVER w AS first,
+               last_value(large) IGNORE NULLS FILTER (WHERE item < 3) OVER w AS known,
+               any_value(item) FILTER (WHERE item < 3) OVER (PARTITION BY buyer ORDER BY item DESC
+                   ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS any
+        FROM (SELECT buyer, item, nullif(count(*) % 3, 0) AS large FROM orders GROUP BY buyer, item)
+        WINDOW w AS (PARTITION BY buyer ORDER BY item)
+    """,
     "values that are no null, before and behind": """
         SELECT buyer, item, lag(large) IGNORE NULLS OVER w AS before, lead(large, 2) IGNORE NULLS OVER w AS behind,
                lag(large, 3, item) IGNORE NULLS OVER w AS third, lead(large, -2, 9) IGNORE NULLS OVER w AS second,
@@ -480,6 +494,11 @@ def test_a_dataframe_is_a_query_too(stream: StreamUnderTest, spark: SparkSession
             "WITH RECURSIVE r AS (SELECT item i FROM orders UNION ALL SELECT i + 1 FROM r, orders WHERE i = 2) FROM r",
             "a join for each level",
         ),
+        (
+            "SELECT first(item) FILTER (WHERE item > 1) OVER (ORDER BY at ROWS 2 PRECEDING) AS s FROM orders",
+            "as FILTER of first and last",
+        ),
+        ("FROM orders |> SELECT item |> DROP item", "has no column"),
         ("SELECT 1 AS x", "reads no stream"),
         ("DROP VIEW orders", "no query.*found=DropView"),
         ("INSERT INTO orders SELECT * FROM orders", "no query.*found=InsertInto"),
@@ -490,6 +509,16 @@ def test_what_cannot_be_kept_up_to_date_is_refused(
 ) -> None:
     with pytest.raises(InvalidPipelineError, match=said):
         stream_of_sql(streaming(spark, folders), query)
+
+
+def test_a_function_in_sql_that_reads_a_stream_is_refused(spark: SparkSession, folders: Mapping[str, Path]) -> None:
+    to_be_a_stream = spark.createDataFrame([], to_spark_schema(SCHEMAS["orders"]))
+    to_be_a_stream.createOrReplaceTempView("orders")
+    body = "SELECT sum(item) FROM orders WHERE buyer = who"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION spent(who STRING) RETURN {body}")
+    session = streaming(spark, folders)
+    with pytest.raises(InvalidPipelineError, match="a function in SQL whose body reads a stream: write the body"):
+        stream_of_sql(session, "SELECT buyer,\n spent(buyer) AS n FROM buyers")
 
 
 def test_several_rows_for_one_value_end_the_stream(

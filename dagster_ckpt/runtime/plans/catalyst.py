@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -166,7 +167,16 @@ class Catalyst:
         tried first, because PySpark logs each error with its trace, handled or not.
         """
         self._refuse_command(text)
-        plan = self._resolved(self._own, text)
+        try:
+            plan = self._resolved(self._own, text)
+        except AnalysisException as error:
+            # Spark checks the body of a function alone, while it resolves the query.
+            if error.getCondition() != "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
+                raise
+            raise InvalidPipelineError(
+                "the query calls a function in SQL whose body reads a stream: write the body in its place. "
+                f"reason={str(error).partition(chr(10))[0]}"
+            ) from error
         if any(each.isStreaming() for node in self.with_subqueries(plan) for each in each_of(node.subqueries())):
             session = self._without_streams()
             session.sessionState().analyzer().checkAnalysis(self._resolved(session, text))

@@ -72,6 +72,8 @@ def _compiled(session: SparkSession, plan_by: Callable[[Catalyst], Node]) -> Str
 
 def _stream_of_plan(catalyst: Catalyst, plan: Node) -> Stream:
     names = [name for name, _ in columns_of(plan.output())]
+    if not names:
+        raise InvalidPipelineError("the query has no column, so its table could not have its rows: select one")
     with located(catalyst, plan):
         check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)

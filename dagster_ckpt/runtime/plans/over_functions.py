@@ -67,14 +67,15 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
         return over.nth_value(columns[0], number_in(function.offset(), call), **frame)
     if kind == "AggregateExpression" and not function.isDistinct():
         name = catalyst.kind(function.aggregateFunction())
-        skips = name in ("First", "Last") and function.aggregateFunction().ignoreNulls()
+        ends = name in ("First", "Last")
+        skips = ends and (function.aggregateFunction().ignoreNulls() or function.filter().isDefined())
         if name in AGGREGATES and not skips:
             return AGGREGATES[name](*columns, **frame)
     raise _refused(
         call,
         "use row_number, rank, dense_rank, percent_rank, cume_dist, ntile, lag, lead, nth_value, or first, last, "
         "count, sum, min, max, avg without DISTINCT, or any aggregate without ORDER BY; IGNORE NULLS is for lag, lead, "
-        "and first, last and nth_value from an end of the partition on",
+        "and first, last and nth_value from an end of the partition on, as FILTER of first and last is",
     )
 
 

@@ -1,4 +1,4 @@
-"""Functions over a partition with IGNORE NULLS, made of plainer ones.
+"""Functions over a partition with IGNORE NULLS, and `first` and `last` with FILTER, made of plainer ones.
 
 They are found by how many values there are up to a row.
 """
@@ -23,14 +23,14 @@ def ends_of(catalyst: Catalyst, call: Expression) -> tuple[str, str]:
 
 
 def skips_nulls(catalyst: Catalyst, call: Expression) -> bool:
-    """Whether it is a function that skips nulls and that is made here."""
+    """Whether it is a function that skips rows and that is made here."""
     return _Skipping.of(catalyst, call) is not None
 
 
 def by_values_so_far(
     catalyst: Catalyst, node: Node, others: Sequence[Expression], skipping: Sequence[Expression]
 ) -> Made:
-    """The functions that skip nulls, each beside the rows with what it is found by."""
+    """The functions that skip rows, each beside the rows with what it is found by."""
     found = [each for call in skipping if (each := _Skipping.of(catalyst, call.child())) is not None]
     keys, order = list(each_of(node.partitionSpec())), list(each_of(node.orderSpec()))
     counts = [each.count(catalyst) for each in found]
@@ -52,27 +52,35 @@ def by_values_so_far(
 
 @dataclass(frozen=True)
 class _Skipping:
-    """A function of the values that are no null, in an order in which its frame begins with the partition.
+    """A function of the rows that count, in an order in which its frame begins with the partition.
 
-    `first` is value number `n` of the frame, `last` the last one, and `before` the one `n` values before the row.
+    `first` is value number `n` of the frame, `last` the last one, and `before` the one `n` values before the row. A row
+    counts where `counted` is no null; `value` is null in all others.
     """
 
     kind: Literal["first", "last", "before"]
     n: int
     value: Expression
+    counted: Expression
     spec: Expression
     mirrored: bool
     default: Expression | None = None
 
     @classmethod
     def of(cls, catalyst: Catalyst, call: Expression) -> "_Skipping | None":
-        """None: it skips no nulls, or its frame has no end of the partition."""
-        function = call.windowFunction()
-        called = function.aggregateFunction() if catalyst.kind(function) == "AggregateExpression" else function
+        """None: it skips no row, or its frame has no end of the partition."""
+        function, where = call.windowFunction(), None
+        called = function
+        if catalyst.kind(function) == "AggregateExpression":
+            called, where = function.aggregateFunction(), catalyst.optional(function.filter())
         name = catalyst.kind(called)
-        if name not in (*BESIDE, "First", "Last", "NthValue") or not called.ignoreNulls():
+        if name not in (*BESIDE, "First", "Last", "NthValue") or not (called.ignoreNulls() or where is not None):
             return None
-        return cls._beside_row(catalyst, call) if name in BESIDE else cls._of_frame(catalyst, call, name)
+        if name in BESIDE:
+            return cls._beside_row(catalyst, call)
+        # A null that FILTER lets pass is a value.
+        counted = None if called.ignoreNulls() else catalyst.only_if(where, catalyst.constant(1))
+        return cls._of_frame(catalyst, call, name, counted)
 
     @classmethod
     def _beside_row(cls, catalyst: Catalyst, call: Expression) -> "_Skipping | None":
@@ -81,10 +89,13 @@ class _Skipping:
         if ahead == 0:
             return None
         [value], turned = arguments_of(catalyst, function), ahead > 0
-        return cls("before", abs(ahead), value, catalyst.mirrored(spec) if turned else spec, turned, function.default())
+        own = catalyst.mirrored(spec) if turned else spec
+        return cls("before", abs(ahead), value, value, own, turned, function.default())
 
     @classmethod
-    def _of_frame(cls, catalyst: Catalyst, call: Expression, name: str) -> "_Skipping | None":
+    def _of_frame(
+        cls, catalyst: Catalyst, call: Expression, name: str, counted: Expression | None
+    ) -> "_Skipping | None":
         function, spec, (lower, upper) = call.windowFunction(), call.windowSpec(), ends_of(catalyst, call)
         kind: Literal["first", "last"] = "first"
         if name in ("First", "NthValue") and lower == _START:
@@ -96,11 +107,12 @@ class _Skipping:
         else:
             return None
         [value], n = arguments_of(catalyst, function), number_in(function.offset(), call) if name == "NthValue" else 1
-        return cls(kind, n, value, catalyst.mirrored(spec) if turned else spec, turned)
+        own = catalyst.mirrored(spec) if turned else spec
+        return cls(kind, n, value, value if counted is None else counted, own, turned)
 
     def count(self, catalyst: Catalyst) -> Expression | None:
-        """The number of values up to a row, where it is asked for; of the whole partition it is not."""
-        count = catalyst.count_of(self.value)
+        """The number of rows that count up to a row, where it is asked for; of the whole partition it is not."""
+        count = catalyst.count_of(self.counted)
         if self.kind == "before":
             return catalyst.over_rows(count, self._keys, self._order, _ROW)
         if catalyst.kind(self.spec.frameSpecification().upper()) == _END:
@@ -124,7 +136,7 @@ class _Skipping:
 
     def _first(self, catalyst: Catalyst, plan: Node, count: Expression | None) -> tuple[Node, Expression]:
         """That of the partition, if there are so many values in the frame."""
-        known_first = [catalyst.ascending(catalyst.expressions.IsNull(self.value)), *self._order]
+        known_first = [catalyst.ascending(catalyst.expressions.IsNull(self.counted)), *self._order]
         called, last = (
             (catalyst.first_of(self.value), _ROW) if self.n == 1 else (catalyst.nth_of(self.value, self.n), _END)
         )
