@@ -202,27 +202,43 @@ class Writer:
         keys = self._some(below.columns, least=0, most=1)
         name, (sql, type_) = self._name(), self._window_call(below.columns)
         ordered = f"ORDER BY {self._order(below.columns)}"
+        some = f" FILTER (WHERE {self._condition(below.columns)})" if self._chance(4) else ""
         if sql.endswith("(*)") or sql.startswith(("sum(", "max(")):  # of a frame
             frame = self._one_of(FRAMES)
             ordered = "" if frame is None else f"{ordered} {frame}"
+            sql += some
+        elif sql.startswith(("first_value(", "last_value(")):
+            sql += some
         function = f"{sql} OVER ({_partition(keys)}{ordered})"
         return Relation(f"SELECT *, {function} AS {name} FROM {below}", (*below.columns, (name, type_)))
 
     def _in_subquery(self, depth: int) -> Relation:
-        below, other = self.query(depth), self._beside(depth)
+        below = self.query(depth)
+        asked = [each for _ in range(self._number(1, 2)) if (each := self._asked(below, depth)) is not None]
+        if not asked:
+            return below
+        if any(" NOT IN " in each for each in asked):
+            return Relation(f"SELECT * FROM {below} WHERE {' AND '.join(asked)}", below.columns)
+        if self._chance(4):
+            name = self._name()
+            return Relation(f"SELECT *, {asked[0]} AS {name} FROM {below}", (*below.columns, (name, "boolean")))
+        if self._chance(3):
+            asked.append(self._condition(below.columns))
+        both = self._one_of([" AND ", " OR "]).join(asked)
+        return Relation(f"SELECT * FROM {below} WHERE {both}", below.columns)
+
+    def _asked(self, below: Relation, depth: int) -> str | None:
+        """Whether a value or a row is among those of a subquery; None: it has no column of the same type."""
+        other = self._beside(depth)
         condition = self._equal(below.columns, other.columns)
         if condition is None:
-            return below
+            return None
         mine, theirs = condition.split(" = ")
         no = self._one_of(["", "NOT "])
         if self._chance():
-            asked = f"{mine} {no}IN (SELECT {theirs} FROM {other})"
-        else:
-            more = f" AND {self._condition((*below.columns, *other.columns))}" if self._chance(3) else ""
-            asked = f"{no}EXISTS (SELECT 1 FROM {other} WHERE {condition}{more})"
-        if self._chance(3) and not no:
-            asked = f"({asked} OR {self._condition(below.columns)})"
-        return Relation(f"SELECT * FROM {below} WHERE {asked}", below.columns)
+            return f"{mine} {no}IN (SELECT {theirs} FROM {other})"
+        more = f" AND {self._condition((*below.columns, *other.columns))}" if self._chance(3) else ""
+        return f"{no}EXISTS (SELECT 1 FROM {other} WHERE {condition}{more})"
 
     def _scalar_subquery(self, depth: int) -> Relation:
         below, other = self.query(depth), self.query(self._number(0, depth))
@@ -329,7 +345,7 @@ class Writer:
     def _window_call(self, columns: Sequence[Column]) -> tuple[str, str]:
         name, type_ = self._one_of(columns)
         calls = [("row_number()", "int"), (f"lag({name})", type_), (f"lead({name})", type_), (f"max({name})", type_)]
-        calls += [("count(*)", "int"), (f"first_value({name})", type_)]
+        calls += [("count(*)", "int"), (f"first_value({name})", type_), (f"last_value({name})", type_)]
         return self._one_of([*calls, *([(f"sum({name})", type_)] if type_ in SUMMED else [])])
 
     def _equal(self, ours: Sequence[Column], theirs: Sequence[Column]) -> str | None:
