@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: test-daemon test-tpcds first-epoch fifty profile
+.PHONY: test-daemon test-tpcds test-sql-tests first-epoch fifty profile
 .PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage test-s3 test-browser test-destinations test-kafka test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
@@ -42,7 +42,10 @@ test-queries: $(READY) ## run all queries of known benchmarks as streams and com
 	@scripts/run.sh python scripts/test.py queries
 
 test-tpcds: $(READY) ## keep the queries of TPC-DS up to date, those of Spark's own tests (Maven fetches them)
-	@scripts/test_tpcds.sh
+	@scripts/test_sparks_queries.sh tests/tpcds
+
+test-sql-tests: $(READY) ## keep the queries of Spark's sql-tests up to date, each against batch after each epoch
+	@DAGSTER_CKPT_TEST_EXAMPLES=20 scripts/test_sparks_queries.sh tests/sql_tests --dist worksteal
 
 test-daemon: $(READY) ## test freshness policies with Dagster's daemon as a process: windows last a minute or more
 	@scripts/run.sh python -m pytest -q -p no:cacheprovider tests/daemon

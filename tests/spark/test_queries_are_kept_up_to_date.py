@@ -326,8 +326,22 @@ LONG = (
     "rows of which no column is read",
     "a rollup that two steps read",
     "joins that ask more, of rows that change",
+    "groups beside a subquery of one value",
+    "any aggregate of whole partitions, beside functions of frames",
+    "the first rows for each row outside, in an order that is not theirs",
+    "structs in aggregates",
+    "values that are no null so far",
+    "values that are no null, before and behind",
+    "in, exists, not in",
+    "exists over unions and groups, with limits; aggregates of which nothing is left",
+    "structs and intervals as keys",
+    "arrays as keys, and lists of lists",
+    "a join of rows of which no column is read",
+    "exists that asks more, of rows that change",
+    "what aggregates make of all values of rows that change",
+    "grouping sets, pivot, unpivot, explode",
 )
-"""Of so many steps that each takes as long as several others, which have the same kinds of them."""
+"""Of so many steps that each takes as long as several others. The kinds of these steps are in others too."""
 
 SCHEMAS = {
     "orders": pa.schema(
