@@ -107,7 +107,7 @@ QUERIES = {
     "the first and last row that a filter lets pass, which may have a null": """
         SELECT buyer, item, last_value(large) FILTER (WHERE item % 2 = 1) OVER w AS last,
                first_value(large) FILTER (WHERE item > 1) OVER w AS first,
-               last_value(large) IGNORE NULLS FILTER (WHERE item < 3) OVER w AS known,
+               last_value(large) FILTER (WHERE item < 3) IGNORE NULLS OVER w AS known,
                any_value(item) FILTER (WHERE item < 3) OVER (PARTITION BY buyer ORDER BY item DESC
                    ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS any
         FROM (SELECT buyer, item, nullif(count(*) % 3, 0) AS large FROM orders GROUP BY buyer, item)
