@@ -78,16 +78,16 @@ class BatchPlan:
             return shard_replies(on_batch(self._stages, rows), self._replies)
         read = _read_by(self._session, reads)
         leaves: dict[int, _Leaf] = {
-            stand_in.number: partial(self._renaming, *each)
+            stand_in.number: partial(self._renaming, stand_in.number, *each)
             for stand_in, each in zip(self._inputs, self._of_inputs(read), strict=True)
         }
         execution, own = java_class(self._session, f"{_EXECUTION}.QueryExecution"), java_session(self._session)
         *cut, last = self._parts
         for part in cut:
             assert part.behind is not None, "only the last part has no readers"
-            rows = execution.prepareExecutedPlan(own, part.tree.over(self._session, leaves)).execute()
+            rows = execution.prepareExecutedPlan(own, part.over(leaves)).execute()
             leaves[part.behind.number] = partial(_with_rdd, self._session, rows)
-        return PlannedRows(self._session, execution.prepareExecutedPlan(own, last.tree.over(self._session, leaves)))
+        return PlannedRows(self._session, execution.prepareExecutedPlan(own, last.over(leaves)))
 
     def _cut(self, rows: DataFrame) -> DataFrame:
         """A stand-in for rows that several read, which are behind a shuffle."""
@@ -118,9 +118,9 @@ class BatchPlan:
         columns = [field(struct, place, none) for place in range(struct.dataType().length())]
         return scala_seq(session, columns), _tagged(java_class(session, f"{_EXECUTION}.FilterExec")(is_own, read), read)
 
-    def _renaming(self, columns: Any, rows: Node, leaf: Node) -> Node:
-        """The rows under the names and numbers of a leaf's columns."""
-        session, number = self._session, int(leaf.rdd().id())
+    def _renaming(self, number: int, columns: Any, rows: Node, leaf: Node) -> Node:
+        """The rows under the names and numbers of the columns of a leaf with this number."""
+        session = self._session
         known = self._renamed.get(number)
         if known is None or not columns.equals(known[0]):
             alias = java_class(session, f"{_EXPRESSIONS}.Alias")
@@ -168,20 +168,17 @@ class _Tree:
         for each in self.below:
             yield from each.leaves()
 
-    def on(self, session: SparkSession, leaves: Iterator[Node]) -> Node:
-        """The plan on other leaves, from left to right, be they equal or not."""
+    def over(self, session: SparkSession, leaf: Callable[["_Tree"], Node]) -> Node:
+        """The plan over other leaves, be they equal or not."""
         if not self.below:
-            return next(leaves)
-        below = scala_seq(session, [each.on(session, leaves) for each in self.below])
-        return _tagged(self.node.withNewChildrenInternal(below.toIndexedSeq()), self.node)
-
-    def over(self, session: SparkSession, leaves: Mapping[int, _Leaf]) -> Node:
-        """The plan over other leaves, by their numbers."""
-        if self.number is not None:
-            return leaves[self.number](self.node)
-        if not self.below:
-            return self.node
-        return self.node.withNewChildren(scala_seq(session, [each.over(session, leaves) for each in self.below]))
+            return leaf(self)
+        below = [each.over(session, leaf) for each in self.below]
+        # A sequence for the JVM takes four calls to it.
+        if len(below) == 1 and kind_of(self.node) != "UnionExec":
+            made = self.node.withNewChildInternal(below[0])
+        else:
+            made = self.node.withNewChildrenInternal(scala_seq(session, below).toIndexedSeq())
+        return _tagged(made, self.node)
 
 
 @dataclass(frozen=True)
@@ -196,6 +193,14 @@ class _Part:
     @classmethod
     def of(cls, frame: DataFrame, behind: _StandIn | None) -> "_Part":
         return cls(frame.sparkSession, plan_of(frame), _Tree.of(java_frame(frame).queryExecution().sparkPlan()), behind)
+
+    def over(self, leaves: Mapping[int, _Leaf]) -> Node:
+        """The plan over other rows, by the numbers of what stands for them."""
+
+        def leaf(there: _Tree) -> Node:
+            return there.node if there.number is None else leaves[there.number](there.node)
+
+        return self.tree.over(self.session, leaf)
 
     def stays(self, stand_ins: Collection[int]) -> bool:
         """Whether the plan is that of every micro-batch."""
@@ -216,7 +221,8 @@ def _read_by(session: SparkSession, reads: Any) -> Node:
     own = list(tree.leaves())
     if [kind_of(leaf.node) for leaf in own] != [kind_of(leaf) for leaf in counted]:
         return tree.node  # then its progress says that it has read nothing
-    return tree.on(session, iter(counted))
+    rows = iter(counted)
+    return tree.over(session, lambda _: next(rows))
 
 
 def _of_side(number: int, side: Node) -> tuple[Any, Node] | None:
