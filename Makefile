@@ -45,7 +45,7 @@ test-tpcds: $(READY) ## keep the queries of TPC-DS up to date, those of Spark's 
 	@scripts/test_sparks_queries.sh tests/tpcds
 
 test-sql-tests: $(READY) ## keep the queries of Spark's sql-tests up to date, each against batch after each epoch
-	@DAGSTER_CKPT_TEST_EXAMPLES=20 scripts/test_sparks_queries.sh tests/sql_tests --dist worksteal
+	@DAGSTER_CKPT_TEST_EXAMPLES=20 scripts/test_sparks_queries.sh tests/sql_tests --dist worksteal -o timeout=3600
 
 test-daemon: $(READY) ## test freshness policies with Dagster's daemon as a process: windows last a minute or more
 	@scripts/run.sh python -m pytest -q -p no:cacheprovider tests/daemon

@@ -12,4 +12,4 @@ mkdir -p .work
 : >"$log"
 
 fetch_jars queries
-exec scripts/run.sh python -m pytest -q -n 2 -p no:cacheprovider -o timeout=3600 "$@"
+exec scripts/run.sh python -m pytest -q -n 2 -p no:cacheprovider -o timeout=900 "$@"

@@ -26,7 +26,7 @@ def changing(rows: pa.Table) -> ChangingRows:
     number = np.arange(len(rows))
     third, odd = number % 3, number % 2 == 1
     key = _key(rows)
-    other = _mixed(rows, key)
+    other = _mixed(rows)
     first, second, last = third == 0, third == 1, third == 2
     changed, back, gone = second & odd, first & (number > 0), last & odd
     update = ("delete", "insert") if key is None else ("update_preimage", "update_postimage")
@@ -64,10 +64,10 @@ def _key(rows: pa.Table) -> tuple[str, ...] | None:
     return (rows.column_names[0],) if len(rows) and unique else None
 
 
-def _mixed(rows: pa.Table, key: tuple[str, ...] | None) -> pa.Table:
+def _mixed(rows: pa.Table) -> pa.Table:
     """Each row with the first half of its own columns, a key among them, and the others of the next row."""
     follower = rows.take(np.roll(np.arange(len(rows)), -1))
-    own = 0 if key is None and rows.num_columns == 1 else max(1, rows.num_columns // 2)
+    own = rows.num_columns // 2  # the only column is none of them, and no key
     columns = [*rows.columns[:own], *follower.columns[own:]]
     return pa.Table.from_arrays(columns, schema=rows.schema)
 
