@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import CheckpointCoordinatorResource, CheckpointStore
 from dagster_ckpt.cli import main
+from dagster_ckpt.runtime.spark.jvm import java_class
 from dagster_ckpt.storage.stores import probe
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.retry import Patience
@@ -91,6 +92,11 @@ def _spark() -> list[str]:
     session = SparkSession.builder.getOrCreate()  # the one that the stream was run with; which is active, nobody says
     executions = session._jsparkSession.sharedState().statusStore().executionsList()
     plans = [executions.apply(number).physicalPlanDescription() for number in range(executions.size())]
+    jobs = session.sparkContext._jsc.sc().statusStore()
+    drawn = java_class(session, "org.apache.spark.ui.scope.RDDOperationGraph")
+    for job in map(jobs.jobsList(None).apply, range(jobs.jobsList(None).size())):
+        graphs = jobs.operationGraphForJob(job.jobId())
+        plans += [drawn.makeDotFile(graphs.apply(number)) for number in range(graphs.size())]
     assert any("MapInArrow" in plan for plan in plans)
     return [repr(session.sparkContext.getConf().getAll()), *plans]
 

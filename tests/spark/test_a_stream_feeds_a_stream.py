@@ -16,7 +16,6 @@ from dagster_ckpt.operators import RunningAggregate
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, InputSpec, SourceIdentity
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver import partial_choice
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
@@ -141,8 +140,6 @@ def test_an_epoch_reads_a_limited_number_of_upstream_epochs(chain: Chain) -> Non
 def test_spark_may_aggregate_an_upstreams_rows_before_it_shuffles_them(
     chain: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partial_choice, "_ROWS_MIN", 1)
-    monkeypatch.setattr(partial_choice, "_BEGINS_AT", 2.0)
     chain.epochs_max, plans, execution_of_batch = 1, list[str](), EpochQuery.execution_of_batch
 
     def noted(query: EpochQuery, frame: DataFrame) -> Any:

@@ -1,6 +1,5 @@
 """Where keys have many rows in an epoch, Spark aggregates them before it shuffles: the state must not show it."""
 
-import logging
 import math
 from collections.abc import Mapping
 from decimal import Decimal
@@ -22,6 +21,8 @@ from dagster_ckpt.operators.partial_aggregate import PartialAggregate, can_be_pa
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver import partial_choice
+from dagster_ckpt.runtime.driver.epoch_plans import EpochPlans
+from dagster_ckpt.runtime.driver.partial_choice import Shuffled
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
 from dagster_ckpt.runtime.plans.returned import stream_returned
 from tests.spark.input_files import drop
@@ -159,34 +160,56 @@ def test_what_needs_the_rows_gets_them(
 TEXT = "SELECT shop, count(*) AS n, sum(amount) AS total, max(amount) AS most FROM rows GROUP BY shop"
 
 
-FEW, ROWS = "Spark aggregates rows for one task", "Spark shuffles rows as they are"
+AS_ROWS, AS_GROUPS, AS_FEW_GROUPS = Shuffled
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Shuffled]:
+    """What Spark brought to the tasks of each epoch."""
+    ways, on = list[Shuffled](), EpochPlans.on
+
+    def noted(plans: EpochPlans, batch: DataFrame, reads: Any) -> Any:
+        found, first = on(plans, batch, reads), plans.stages[0]
+        ways.append(
+            AS_ROWS if first.partial is None else AS_FEW_GROUPS if first.setup.assignment.tasks == 1 else AS_GROUPS
+        )
+        return found
+
+    monkeypatch.setattr(EpochPlans, "on", noted)
+    return ways
 
 
 @pytest.mark.parametrize(
-    ("text", "few", "said"),
+    ("text", "few", "ways"),
     [
-        pytest.param(TEXT, 50_000, [FEW, ROWS], id="keys-of-one-task"),
-        pytest.param(TEXT, 0, ["Spark aggregates rows before it shuffles them", ROWS], id="keys"),
-        pytest.param(TEXT.replace("shop,", "").replace(" GROUP BY shop", ""), 50_000, [FEW], id="all-rows"),
+        pytest.param(
+            TEXT, ((50, 2.5),), [AS_ROWS, *[AS_FEW_GROUPS] * 3, *[AS_ROWS] * 2, AS_FEW_GROUPS], id="keys-of-one-task"
+        ),
+        pytest.param(TEXT, (), [AS_ROWS, *[AS_GROUPS] * 3, *[AS_ROWS] * 2, AS_GROUPS], id="keys"),
+        pytest.param(
+            TEXT.replace("shop,", "").replace(" GROUP BY shop", ""),
+            ((1, 0.0),),
+            [AS_ROWS, *[AS_FEW_GROUPS] * 6],
+            id="all-rows",
+        ),
     ],
 )
-def test_a_stream_changes_to_it_and_back(
+def test_each_epoch_is_made_as_the_last_one_should_have_been(
     stream: StreamUnderTest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    made: list[Shuffled],
     text: str,
-    few: int,
-    said: list[str],
+    few: tuple[tuple[int, float], ...],
+    ways: list[Shuffled],
 ) -> None:
-    monkeypatch.setattr(partial_choice, "_ROWS_MIN", 2)
-    monkeypatch.setattr(partial_choice, "_FEW", few)
+    monkeypatch.setattr(partial_choice, "_FEW_AT", few)
     folder = tmp_path / "rows"
     folder.mkdir()
     chance = np.random.default_rng(7)
     epochs = [
         pa.table({"shop": chance.integers(0, keys, 100), "amount": chance.integers(-1000, 1000, 100)})
-        for keys in [5] * 4 + [100_000] * 8
+        for keys in (5, 5, 5, 100_000, 100_000, 5, 5)
     ]
     for number, rows in enumerate(epochs):
         drop(folder, number, rows)
@@ -204,15 +227,31 @@ def test_a_stream_changes_to_it_and_back(
         return execution
 
     monkeypatch.setattr(EpochQuery, "execution_of_batch", noted)
-    with caplog.at_level(logging.INFO, "dagster_ckpt.runtime.driver.stream_run"):
-        stream.run(function)
+    stream.run(function)
     assert plans
     assert all("FileScan parquet" in plan for plan in plans[1:]), "Spark reads and aggregates in one go"
-    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("Spark ")]
-    assert [each.split(" from now on")[0] for each in told] == said
+    assert made == ways
     counts = [epoch.manifest.statistics.rows_in for epoch in stream.epochs]
     assert [count for count in counts if count] == [100] * len(epochs)
     batch = stream.spark.createDataFrame(pa.concat_tables(epochs))
     batch.createOrReplaceTempView("rows")
     assert stream.rows() == sorted((row.asDict() for row in stream.spark.sql(text).collect()), key=repr)
     assert stream.history().verify().whole
+
+
+def test_rows_are_not_aggregated_where_spark_shuffles_them_to_read_them(
+    stream: StreamUnderTest, tmp_path: Path, made: list[Shuffled]
+) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for number in range(3):
+        drop(folder, number, pa.table({"shop": [1, 1, 2], "amount": [number, 10, 100]}))
+
+    def function(session: SparkSession) -> Stream:
+        reader = session.readStream.schema("shop long, amount long").option("maxFilesPerTrigger", 1)
+        names = session.createDataFrame([(1, "one"), (2, "two")], "shop long, name string").hint("merge")
+        return Stream(reader.parquet(str(folder)).join(names, "shop")).key_by("name").aggregate(total=agg.sum("amount"))
+
+    stream.run(function)
+    assert made == [AS_ROWS] * 3
+    assert stream.rows() == [{"name": "one", "total": 33}, {"name": "two", "total": 300}]

@@ -47,6 +47,7 @@ def test_what_was_set_or_unset_on_the_users_session_is_so_on_the_streams(user: S
         "spark.sql.adaptive.enabled",
         "spark.sql.streaming.checkpointFileManagerClass",
         "spark.sql.streaming.fileSource.log.compactInterval",
+        "spark.sql.streaming.fileSource.log.deletion",
     }
     assert opened.conf.getAll[RULES].split(",")[:2] == ["a.Rule", "another.Rule"]
     assert user.conf.getAll.keys() <= opened.conf.getAll.keys()

@@ -8,6 +8,7 @@ Reading order
     stream_checks     checks before anything is created
     batch_plan        what is done with each micro-batch's rows, planned once
     partial_choice    whether Spark aggregates rows before it shuffles them
+    epoch_plans       the plans of a query's epochs, one for each such choice
     epoch_driver      one micro-batch in, one manifest out
     streaming_query   the streaming query and its end
     epoch_job         the Spark job of one epoch, with a timeout

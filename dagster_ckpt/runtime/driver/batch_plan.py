@@ -67,6 +67,7 @@ class BatchPlan:
         stand_ins = {each.number for each in self._inputs}
         stand_ins.update(part.behind.number for part in self._parts if part.behind is not None)
         self._once = all(part.stays(stand_ins) for part in self._parts)
+        self._gathers = stages[0].partial is not None and stages[0].setup.assignment.tasks == 1
         self._renamed: dict[int, tuple[Any, Any]] = {}
 
     def on(self, batch: DataFrame, reads: Any) -> DataFrame | PlannedRows:
@@ -76,7 +77,7 @@ class BatchPlan:
             # tasks of the step in a job of its own. Of an RDD it knows nothing.
             rows = frame_of_rdd(batch.sparkSession, rows_of(batch), java_frame(batch).schema())
             return shard_replies(on_batch(self._stages, rows), self._replies)
-        read = _read_by(self._session, reads)
+        read, gathered = _read_by(self._session, reads), self._gathers and rows_of(batch).getNumPartitions() == 1
         leaves: dict[int, _Leaf] = {
             stand_in.number: partial(self._renaming, stand_in.number, *each)
             for stand_in, each in zip(self._inputs, self._of_inputs(read), strict=True)
@@ -85,9 +86,9 @@ class BatchPlan:
         *cut, last = self._parts
         for part in cut:
             assert part.behind is not None, "only the last part has no readers"
-            rows = execution.prepareExecutedPlan(own, part.over(leaves)).execute()
+            rows = execution.prepareExecutedPlan(own, part.over(leaves, gathered=gathered)).execute()
             leaves[part.behind.number] = partial(_with_rdd, self._session, rows)
-        return PlannedRows(self._session, execution.prepareExecutedPlan(own, last.over(leaves)))
+        return PlannedRows(self._session, execution.prepareExecutedPlan(own, last.over(leaves, gathered=gathered)))
 
     def _cut(self, rows: DataFrame) -> DataFrame:
         """A stand-in for rows that several read, which are behind a shuffle."""
@@ -154,13 +155,14 @@ class _Tree:
     """A plan, each of whose nodes was asked of the JVM once. A leaf of a stand-in has its number."""
 
     node: Node
+    kind: str
     below: tuple["_Tree", ...]
     number: int | None
 
     @classmethod
     def of(cls, node: Node) -> "_Tree":
-        below = tuple(map(cls.of, each_of(node.children())))
-        return cls(node, below, int(node.rdd().id()) if kind_of(node) == "RDDScanExec" else None)
+        kind, below = kind_of(node), tuple(map(cls.of, each_of(node.children())))
+        return cls(node, kind, below, int(node.rdd().id()) if kind == "RDDScanExec" else None)
 
     def leaves(self) -> Iterator["_Tree"]:
         if not self.below:
@@ -168,13 +170,19 @@ class _Tree:
         for each in self.below:
             yield from each.leaves()
 
-    def over(self, session: SparkSession, leaf: Callable[["_Tree"], Node]) -> Node:
-        """The plan over other leaves, be they equal or not."""
+    def over(self, session: SparkSession, leaf: Callable[["_Tree"], Node], *, gathered: bool = False) -> Node:
+        """The plan over other leaves, be they equal or not.
+
+        `gathered`: their rows are in one partition. Spark does not know it, and would shuffle them between the two
+        halves of an aggregation.
+        """
         if not self.below:
             return leaf(self)
-        below = [each.over(session, leaf) for each in self.below]
+        below = [each.over(session, leaf, gathered=gathered) for each in self.below]
+        if gathered and self.kind == self.below[0].kind == "HashAggregateExec":
+            below = [java_class(session, f"{_EXECUTION}.CoalesceExec")(1, *below)]
         # A sequence for the JVM takes four calls to it.
-        if len(below) == 1 and kind_of(self.node) != "UnionExec":
+        if len(below) == 1 and self.kind != "UnionExec":
             made = self.node.withNewChildInternal(below[0])
         else:
             made = self.node.withNewChildrenInternal(scala_seq(session, below).toIndexedSeq())
@@ -194,18 +202,18 @@ class _Part:
     def of(cls, frame: DataFrame, behind: _StandIn | None) -> "_Part":
         return cls(frame.sparkSession, plan_of(frame), _Tree.of(java_frame(frame).queryExecution().sparkPlan()), behind)
 
-    def over(self, leaves: Mapping[int, _Leaf]) -> Node:
-        """The plan over other rows, by the numbers of what stands for them."""
+    def over(self, leaves: Mapping[int, _Leaf], *, gathered: bool) -> Node:
+        """The plan over other rows, by the numbers of what stands for them, as `_Tree.over`."""
 
         def leaf(there: _Tree) -> Node:
             return there.node if there.number is None else leaves[there.number](there.node)
 
-        return self.tree.over(self.session, leaf)
+        return self.tree.over(self.session, leaf, gathered=gathered)
 
     def stays(self, stand_ins: Collection[int]) -> bool:
         """Whether the plan is that of every micro-batch."""
         found = all(
-            leaf.number in stand_ins if leaf.number is not None else kind_of(leaf.node) in _CONSTANTS
+            leaf.number in stand_ins if leaf.number is not None else leaf.kind in _CONSTANTS
             for leaf in self.tree.leaves()
         )
         return (
@@ -219,7 +227,7 @@ def _read_by(session: SparkSession, reads: Any) -> Node:
     """The plan that reads a micro-batch, on the leaves whose rows Spark counts: those of the plan that it would run."""
     tree, counted = _Tree.of(reads.sparkPlan()), list(each_of(reads.executedPlan().collectLeaves()))
     own = list(tree.leaves())
-    if [kind_of(leaf.node) for leaf in own] != [kind_of(leaf) for leaf in counted]:
+    if [leaf.kind for leaf in own] != [kind_of(leaf) for leaf in counted]:
         return tree.node  # then its progress says that it has read nothing
     rows = iter(counted)
     return tree.over(session, lambda _: next(rows))

@@ -38,6 +38,7 @@ from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 
 Positions = tuple[SourcePosition, ...]
+Assignments = tuple[ShardAssignment, ...]
 
 _FINAL: dict[str, type[CheckpointError]] = {
     error.__name__: error for error in (CorruptStateError, IncompatibleStateError, InvalidPipelineError)
@@ -62,7 +63,7 @@ class CommittedEpoch:
 class DriverSetup:
     """What the driver of one query works with.
 
-    `assignments` are those of the steps, `replies` takes the replies of all but the last. `watermarks` has each input's
+    `replies` takes the replies of all but the last. `watermarks` has each input's
     effect on the watermark. `horizon_us` is the operator's: None where nothing waits for the watermark. `pulse` gets a
     sign at each step of an epoch. `checked` takes the sources' positions before and
     after an epoch's tasks, and returns those to commit; it raises where the tasks cannot have read everything between.
@@ -74,7 +75,6 @@ class DriverSetup:
     checkpoint: SparkCheckpoint
     checked: Callable[[Positions, Positions], Positions]
     sources: tuple[Source, ...]
-    assignments: tuple[ShardAssignment, ...]
     replies: Sent
     watermarks: Watermarks
     horizon_us: int | None
@@ -92,9 +92,10 @@ class EpochDriver:
         self._last_batch = setup.checkpoint.last_batch
         self._offsets = setup.checkpoint.offsets(self._last_batch)
 
-    def work(self, frame: DataFrame | PlannedRows, batch_id: int) -> None:
+    def work(self, frame: DataFrame | PlannedRows, assignments: Assignments, batch_id: int) -> None:
         """Make an epoch from a micro-batch. It is committed when this returns; when this raises, it may not be.
 
+        `frame` is `shard_replies`, `assignments` are those of the steps.
         A crash before the commit leaves unreferenced files, a crash after it a committed epoch: the next start resumes
         from the newest manifest either way.
         """
@@ -108,13 +109,13 @@ class EpochDriver:
         for advance in advances:
             refuse_files_read_twice(setup.asset, advance.files)
         self.commit_initial_positions()
-        acks = self._acks(frame)
+        acks = self._acks(frame, assignments)
         positions = setup.checked(self._known_positions(), self._positions(advances))
         made = self._made(acks, positions, batch_id, began_ms)
         self._last_batch, self._offsets = batch_id, setup.checkpoint.offsets(batch_id)
         self._report(made)
 
-    def emit_due(self, frame: DataFrame) -> None:
+    def emit_due(self, frame: DataFrame, assignments: Assignments) -> None:
         """Make an epoch without input, which emits everything that waited for the watermark.
 
         `frame` is `shard_replies_of_own_epoch`. As safe as `work`.
@@ -122,10 +123,10 @@ class EpochDriver:
         setup = self._setup
         began_ms = setup.clock.monotonic_ms()
         setup.pulse.sign()
-        acks = self._acks(frame)
+        acks = self._acks(frame, assignments)
         self._report(self._made(acks, self._known_positions(), self._last_batch, began_ms))
 
-    def restart_steps(self, frame: DataFrame, change: StepChange) -> None:
+    def restart_steps(self, frame: DataFrame, assignments: Assignments, change: StepChange) -> None:
         """Make the first epoch of changed steps, without input. As safe as `work`: a crash leaves the old steps or it.
 
         `frame` is `shard_replies_of_own_epoch` with the kept steps. Those that no changed step reads have no tasks in
@@ -136,8 +137,9 @@ class EpochDriver:
         setup.pulse.sign()
         last, idle = len(change.after.before), ShardAssignment.unkeyed(setup.writer.manifest.shards)
         at_work = [number not in change.kept or number in {*change.read, last} for number in range(last + 1)]
-        assignments = tuple(each if works else idle for each, works in zip(setup.assignments, at_work, strict=True))
-        acks = self._acks(frame, assignments)
+        acks = self._acks(
+            frame, tuple(each if works else idle for each, works in zip(assignments, at_work, strict=True))
+        )
         self._report(self._made(acks, self._known_positions(), self._last_batch, began_ms, change.after))
 
     @property
@@ -258,12 +260,9 @@ class EpochDriver:
                 f"batch={batch_id}, expected={self._last_batch + 1}, starts_at={found}, expected_at={self._offsets}"
             )
 
-    def _acks(
-        self, frame: DataFrame | PlannedRows, assignments: tuple[ShardAssignment, ...] | None = None
-    ) -> tuple[ShardAck, ...]:
+    def _acks(self, frame: DataFrame | PlannedRows, assignments: Assignments) -> tuple[ShardAck, ...]:
         """Run the tasks; one ACK of each shard, in order. Raises where the coordinator gives the epoch up."""
         setup = self._setup
-        assignments = assignments or setup.assignments
         manifest, epoch = setup.writer.manifest, setup.writer.next_epoch
         order = EpochOrder(epoch, manifest.term, manifest.version, manifest.nonce)
         setup.coordinator.begin(epoch)

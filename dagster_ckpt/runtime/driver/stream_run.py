@@ -30,10 +30,10 @@ from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.sources import moves_of, positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.batch_plan import BatchPlan, PlannedRows
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
-from dagster_ckpt.runtime.driver.partial_choice import PartialChoice, Shuffled, Touch
+from dagster_ckpt.runtime.driver.epoch_plans import EpochPlans
+from dagster_ckpt.runtime.driver.partial_choice import Shuffled
 from dagster_ckpt.runtime.driver.run_end import RunEnd
 from dagster_ckpt.runtime.driver.seen_files import spelled_now
 from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
@@ -58,12 +58,7 @@ from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import is_alive
 from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.spark.wide_rows import limit_batches, plan_wide_rows
-from dagster_ckpt.runtime.task.dataflow import (
-    Stage,
-    rows_of_sources,
-    shard_replies,
-    shard_replies_of_own_epoch,
-)
+from dagster_ckpt.runtime.task.dataflow import Stage, rows_of_sources, shard_replies_of_own_epoch
 from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import check_cache
@@ -89,12 +84,6 @@ _PLANNING_MS_MAX = 2_000
 _OPENING_MS_MAX = 60_000
 """How long a stream's opening is retried. A run that has not opened its stream three minutes after its start counts as
 dead, and a store that cannot be written to takes no heartbeat to prove the contrary."""
-_PARTITIONS = "spark.sql.shuffle.partitions"
-_TOLD = {
-    Shuffled.ROWS: "Spark shuffles rows as they are from now on, since keys have few in an epoch",
-    Shuffled.GROUPS: "Spark aggregates rows before it shuffles them from now on, since keys have many in an epoch",
-    Shuffled.FEW_GROUPS: "Spark aggregates rows for one task from now on, since an epoch has many of few keys",
-}
 _FINAL = (AssertionError, CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError)
 """What no retry can mend."""
 
@@ -138,10 +127,8 @@ class _Run:
     _root: ObjectStore
     _writer: StreamWriter
     _coordinator: CheckpointCoordinator
-    _stages: tuple[Stage, ...]
+    _plans: EpochPlans
     _source_lags: SourceLags
-    _choice: PartialChoice | None = None
-    _batch_plan: BatchPlan | None
 
     def __init__(
         self,
@@ -278,20 +265,18 @@ class _Run:
         return now_ms - self._slow_since[1] < self._job.options.timeout_ms
 
     def _query_to_end(self) -> JobResult:
-        self._choice = PartialChoice(self._writer.manifest) if can_aggregate_before(self._checked) else None
-        while (result := self._one_query_to_end()) is None:
-            assert self._choice is not None, "only then a query ends to be planned in another way"
-            self._choice.change()
-            _LOG.info("%s. asset=%s, epoch=%s", _TOLD[self._choice.now], self._job.asset, self._writer.manifest.epoch)
-        return result
-
-    def _one_query_to_end(self) -> JobResult | None:
-        """Run a query to its end; None where the stream goes on with one that is planned in another way."""
-        self._stages = self._staged()  # once: an epoch without input has the query's tasks
-        self._batch_plan = None
+        """Run a query to its end."""
+        plans = self._plans = EpochPlans(
+            self._staged, self._replies, self._writer.manifest, aggregates=can_aggregate_before(self._checked)
+        )
         checkpoint = self._spark_checkpoint()
         driver = EpochDriver(self._driver_setup(checkpoint))
-        query = EpochQuery(lambda frame, batch_id: driver.work(self._replies_of(frame, query), batch_id))
+
+        def work(batch: DataFrame, batch_id: int) -> None:
+            rows = plans.on(batch, query.execution_of_batch(batch))
+            driver.work(rows, plans.assignments, batch_id)
+
+        query = EpochQuery(work)
         gauge = LagGauge(
             self._job.asset,
             partial(self._lag, query, checkpoint),
@@ -305,10 +290,7 @@ class _Run:
             query.start(self._stream_writer(checkpoint))
             self._pulse.sign()
             gauge.begin()
-            end = self._wait(query, driver)
-            if end is None:
-                return None
-            ending, reason = end
+            ending, reason = self._wait(query, driver)
             query.run_if_idle(driver.commit_initial_positions)
             if ending is Ending.INPUT_DONE:
                 ending, reason = self._emit_remaining(query, driver) or (ending, reason)
@@ -328,14 +310,14 @@ class _Run:
     def _lag(self, query: EpochQuery, checkpoint: SparkCheckpoint) -> Lag:
         return self._source_lags.measure(query.view(), self._writer.manifest, checkpoint.files_after)
 
-    def _wait(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None] | None:
-        """Wait until the query has ended or must end; no epoch is in progress then. None: for another plan."""
+    def _wait(self, query: EpochQuery, driver: EpochDriver) -> tuple[Ending, str | None]:
+        """Wait until the query has ended or must end; no epoch is in progress then."""
         while not query.wait(_TICK_S):
             query.run_if_idle(partial(self._between_epochs, query, driver))
             self._emit_if_due(query, driver)
             self._hooks.on_idle()
             end = self._reason_to_end()
-            if end is not None or (self._choice is not None and self._choice.changes):
+            if end is not None:
                 while not query.close(_TICK_S):
                     self._hooks.on_idle()
                 query.raise_failure()
@@ -390,12 +372,13 @@ class _Run:
     def _restart_steps(self, driver: EpochDriver, steps: Pipeline) -> None:
         """Make the epoch in which changed steps begin with the tables of those before them."""
         change = StepChange.between(self._writer.manifest.pipeline, steps)
-        stages = [replace(stage, setup=replace(stage.setup, changed=steps)) for stage in self._stages]
+        stages = [replace(stage, setup=replace(stage.setup, changed=steps)) for stage in self._plans.stages]
         frame = shard_replies_of_own_epoch(self._session, stages, self._replies, change.kept)
-        driver.restart_steps(frame, change)
+        driver.restart_steps(frame, self._plans.assignments, change)
 
     def _emit_due(self, driver: EpochDriver) -> None:
-        driver.emit_due(shard_replies_of_own_epoch(self._session, self._stages, self._replies))
+        replies = shard_replies_of_own_epoch(self._session, self._plans.stages, self._replies)
+        driver.emit_due(replies, self._plans.assignments)
 
     def _reason_to_end(self) -> tuple[Ending, str | None] | None:
         return self._end.reason(self._writer.manifest.epoch)
@@ -429,7 +412,6 @@ class _Run:
             checkpoint=checkpoint,
             checked=self._topics.checked,
             sources=self._checked.sources,
-            assignments=tuple(stage.setup.assignment for stage in self._stages),
             replies=self._replies,
             watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.sources], self._clock),
             horizon_us=self._checked.dataflow.horizon_us,
@@ -439,8 +421,7 @@ class _Run:
         )
 
     def _committed(self, epoch: CommittedEpoch) -> None:
-        if self._choice is not None:
-            self._choice.saw(Touch.of(epoch.manifest))
+        self._plans.saw(epoch.manifest)
         self._hooks.on_commit(epoch)
         self._upstreams.committed(epoch.manifest)
         self._topics.committed(epoch.manifest)
@@ -449,11 +430,10 @@ class _Run:
     def _session(self) -> SparkSession:
         return self._job.stream.frame.sparkSession
 
-    def _staged(self) -> tuple[Stage, ...]:
+    def _staged(self, shuffled: Shuffled) -> tuple[Stage, ...]:
         shards = self._writer.manifest.shards
         tasks_max = self._job.options.tasks_max or task_slots(self._session)
         keyed, unkeyed = ShardAssignment.keyed(shards, tasks_max), ShardAssignment.unkeyed(shards)
-        shuffled = Shuffled.ROWS if self._choice is None else self._choice.now
 
         def assignment(number: int) -> ShardAssignment:
             if number == 0 and shuffled is Shuffled.FEW_GROUPS:
@@ -474,26 +454,6 @@ class _Run:
 
         return stages_of(self._checked, setup)
 
-    @property
-    def _plans_batches(self) -> bool:
-        """Whether the steps are planned apart from the query, over the rows that it reads.
-
-        Of what several steps read, Spark would read the source once for each; and in a join with a small table behind a
-        step it would take the fewer rows of the step for the table, and run the tasks of the step beside the job.
-        """
-        return len(self._stages) > 1 or self._stages[0].partial is not None
-
-    def _replies_of(self, frame: DataFrame, query: EpochQuery) -> DataFrame | PlannedRows:
-        """The replies of the epoch for a micro-batch of the query."""
-        if not self._plans_batches:
-            return frame
-        if self._batch_plan is None:
-            first = self._stages[0]
-            if first.partial is not None:  # in the query's own session, where there is nothing else to shuffle
-                frame.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
-            self._batch_plan = BatchPlan(frame, self._stages, self._replies)
-        return self._batch_plan.on(frame, query.execution_of_batch(frame))
-
     def _stream_writer(self, checkpoint: SparkCheckpoint) -> DataStreamWriter:
         options, steps = self._job.options, [operator.pipeline for operator in self._checked.dataflow.operators]
         session = self._session
@@ -502,8 +462,11 @@ class _Run:
         keys = [step.inputs[0].schema.field(key).type for step in steps for key in step.keys]
         limit_batches(session, inputs, keys, chunk_bytes)
         plan_wide_rows(session, inputs)
-        frame = rows_of_sources(self._stages) if self._plans_batches else shard_replies(self._stages, self._replies)
-        writer = frame.writeStream.queryName(self._job.asset).option("checkpointLocation", checkpoint.location)
+        writer = (
+            rows_of_sources(self._plans.stages)
+            .writeStream.queryName(self._job.asset)
+            .option("checkpointLocation", checkpoint.location)
+        )
         interval_ms = self._coordinator.interval_ms
         if interval_ms is None:
             return writer.trigger(availableNow=True)

@@ -6,6 +6,7 @@ Reading order
     session                  the settings that a stream needs
     no_max_file_age_session  the session that a streaming asset's function is given
     class_archive            an archive of the classes that Spark's JVM loads
+    scratch_files            how Spark writes scratch checkpoints
     arrow_schemas            Spark's schemas as Arrow's and back
     wide_rows                how Spark cuts rows into Arrow batches, and plans epochs of wide ones
     file_index               the files that a file source would read now

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.spark.class_archive import use_archive
+from dagster_ckpt.runtime.spark.scratch_files import scratch_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,12 +37,10 @@ _WORKERS = {
 _SESSION = {
     # Adaptive execution would merge small partitions: a shard's task must run even without rows.
     "spark.sql.adaptive.enabled": "false",
-    # The scratch checkpoint is on the local disk and ends with the query: plain files are enough, and faster.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
     # A file source's log is never compacted in the life of a scratch folder: the manifest has what it has seen.
     "spark.sql.streaming.fileSource.log.compactInterval": "1000000",
+    # So there is nothing to delete, for which Spark would list all of the log in every micro-batch.
+    "spark.sql.streaming.fileSource.log.deletion": "false",
     # Parquet skips rows of -0.0 where a filter asks for 0.0, if the column has a dictionary. A row would be lost whose
     # delete is read later.
     "parquet.filter.dictionary.enabled": "false",
@@ -121,6 +120,7 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     _take_over(spark, session)
     for name, value in _SESSION.items():
         session.conf.set(name, value)
+    session.conf.set("spark.sql.streaming.checkpointFileManagerClass", scratch_files(session))
     session.conf.set(_EXCLUDED, ",".join(dict.fromkeys([*_excluded(session), *_PRUNING])))
     return session
 

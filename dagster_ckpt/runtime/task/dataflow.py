@@ -29,7 +29,7 @@ class Stage:
 
     An input of a source ignores those. `pipeline` is the step's. `shared`: several inputs read its changes. `works`:
     the tasks of the steps before do that work themselves for each input, so that Spark moves their changes as tables.
-    `partial`: Spark aggregates the rows before it shuffles them. It has to plan each micro-batch for it.
+    `partial`: Spark aggregates the rows before it shuffles them.
     """
 
     pipeline: Pipeline
@@ -60,11 +60,7 @@ def behind_shuffle(rows: DataFrame) -> DataFrame:
 
 
 def shard_replies(stages: Sequence[Stage], replies: Sent, cut: Cut = behind_shuffle) -> DataFrame:
-    """A streaming DataFrame without rows: to work a micro-batch of it does the epoch's work.
-
-    The tasks are part of the streaming plan, so Spark plans a micro-batch once and reads only the columns they need.
-    `replies` has those of all steps' tasks then.
-    """
+    """A DataFrame without rows: to work it does the epoch's work. `replies` has those of all steps' tasks then."""
     changes: list[DataFrame] = []
     for number, stage in enumerate(stages):
         rows = _shuffled(changes, stage)

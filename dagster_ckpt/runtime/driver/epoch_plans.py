@@ -1,0 +1,74 @@
+"""The plans of a query's epochs: one for each way to bring rows to the tasks of the first step."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.runtime.declared.query_plan import kind_of, nodes
+from dagster_ckpt.runtime.driver.batch_plan import BatchPlan, PlannedRows
+from dagster_ckpt.runtime.driver.partial_choice import Shuffled, Touch
+from dagster_ckpt.runtime.task.dataflow import Stage
+from dagster_ckpt.runtime.task.epoch_task import Sent
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+class EpochPlans:
+    """Makes a plan when an epoch needs it first, which takes Spark some 50 ms, and keeps it.
+
+    `staged` makes the stages of a way. `aggregates`: Spark may aggregate the rows of the first step before it shuffles
+    them. `newest` is the manifest that the first epoch builds on.
+    """
+
+    def __init__(
+        self,
+        staged: Callable[[Shuffled], tuple[Stage, ...]],
+        replies: Sent,
+        newest: Manifest,
+        *,
+        aggregates: bool,
+    ) -> None:
+        self._staged = staged
+        self._replies = replies
+        self._aggregates = aggregates
+        self._now = Shuffled.ROWS
+        self._stages: dict[Shuffled, tuple[Stage, ...]] = {}
+        self._plans: dict[Shuffled, BatchPlan] = {}
+        self.saw(newest)
+
+    def saw(self, manifest: Manifest) -> None:
+        """Choose how the next epoch is made by the newest one. One without rows says nothing."""
+        touch = Touch.of(manifest)
+        if self._aggregates and touch.rows:
+            self._now = touch.best
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of the next epoch, or of the one in progress."""
+        if self._now not in self._stages:
+            self._stages[self._now] = self._staged(self._now)
+        return self._stages[self._now]
+
+    @property
+    def assignments(self) -> tuple[ShardAssignment, ...]:
+        """Those of the steps in the same epoch."""
+        return tuple(stage.setup.assignment for stage in self.stages)
+
+    def on(self, batch: DataFrame, reads: Any) -> DataFrame | PlannedRows:
+        """What comes of a micro-batch. `reads` has the plans that read its rows from the sources."""
+        if self._now not in self._plans:
+            # Into how many parts Spark shuffles is a setting for all of a plan: it must have nothing else to shuffle.
+            if self._now is not Shuffled.ROWS and _shuffles(reads.executedPlan()):
+                self._aggregates, self._now = False, Shuffled.ROWS
+            self._plans[self._now] = BatchPlan(batch, self.stages, self._replies)
+        first = self.stages[0]
+        if first.partial is not None:
+            batch.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
+        return self._plans[self._now].on(batch, reads)
+
+
+def _shuffles(plan: Any) -> bool:
+    return any(kind_of(node) == "ShuffleExchangeExec" for node in nodes(plan))
