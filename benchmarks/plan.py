@@ -306,9 +306,9 @@ def _native(keys: int, spread: Spread, sides: tuple[Name, ...] = _JVM) -> Race:
     return Race(keys, spread, sides, rounds=3, triggers=_SIZES, checked=keys)
 
 
-def _python(keys: int, spread: Spread, *triggers: Triggers) -> Race:
+def _python(keys: int, spread: Spread, *triggers: Triggers, rounds: int = 2) -> Race:
     # Their time goes by the key, up to 10 seconds a trigger: few of them, and few keys to check.
-    return Race(keys, spread, _PYTHON, rounds=2, triggers=triggers, checked=10_000)
+    return Race(keys, spread, _PYTHON, rounds, triggers, checked=10_000)
 
 
 def _windows(work: Work, keys: int, moved: int) -> StepRace:
@@ -382,7 +382,7 @@ FULL: Plan = {
     "native/100k-zipf": _native(100_000, Spread.ZIPF),
     "native/1M-uniform": _native(1_000_000, Spread.UNIFORM, (*_JVM, Name.NOTHING)),
     "native/1M-zipf": _native(1_000_000, Spread.ZIPF),
-    "python/10k-uniform": _python(10_000, Spread.UNIFORM, _IN_PYTHON, Triggers(200_000, 0, 2, 0)),
+    "python/10k-uniform": _python(10_000, Spread.UNIFORM, _IN_PYTHON, _alike(200_000, 1, 2), rounds=4),
     "python/10k-zipf": _python(10_000, Spread.ZIPF, _IN_PYTHON),
     "python/100k-uniform": _python(100_000, Spread.UNIFORM, _IN_PYTHON),
     "steps/tumbling-100k": _windows(Work.TUMBLING, 100_000, moved=0),
