@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import CheckpointCoordinatorResource, CheckpointStore
 from dagster_ckpt.cli import main
+from dagster_ckpt.runtime.declared.query_plan import each_of
 from dagster_ckpt.runtime.spark.jvm import java_class
 from dagster_ckpt.storage.stores import probe
 from dagster_ckpt.storage.stores.address import StoreAddress
@@ -91,12 +92,11 @@ def _objects(address: StoreAddress) -> list[str]:
 def _spark() -> list[str]:
     session = SparkSession.builder.getOrCreate()  # the one that the stream was run with; which is active, nobody says
     executions = session._jsparkSession.sharedState().statusStore().executionsList()
-    plans = [executions.apply(number).physicalPlanDescription() for number in range(executions.size())]
+    plans = [execution.physicalPlanDescription() for execution in each_of(executions)]
     jobs = session.sparkContext._jsc.sc().statusStore()
     drawn = java_class(session, "org.apache.spark.ui.scope.RDDOperationGraph")
-    for job in map(jobs.jobsList(None).apply, range(jobs.jobsList(None).size())):
-        graphs = jobs.operationGraphForJob(job.jobId())
-        plans += [drawn.makeDotFile(graphs.apply(number)) for number in range(graphs.size())]
+    for job in each_of(jobs.jobsList(None)):
+        plans += map(drawn.makeDotFile, each_of(jobs.operationGraphForJob(job.jobId())))
     assert any("MapInArrow" in plan for plan in plans)
     return [repr(session.sparkContext.getConf().getAll()), *plans]
 

@@ -196,6 +196,16 @@ def test_a_frame_of_another_session_is_refused(
         stream.run(lambda _: stream_of(spark_of_all, inbox))
 
 
+@pytest.mark.parametrize("setting", ["spark.sql.adaptive.enabled", "spark.sql.streaming.checkpointFileManagerClass"])
+def test_a_session_whose_settings_were_changed_is_refused(stream: StreamUnderTest, inbox: Path, setting: str) -> None:
+    def function(spark: SparkSession) -> Stream:
+        spark.conf.unset(setting)
+        return stream_of(spark, inbox)
+
+    with pytest.raises(InvalidPipelineError, match="whose settings were changed"):
+        stream.run(function)
+
+
 def test_a_store_that_workers_cannot_reach_is_refused(
     stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

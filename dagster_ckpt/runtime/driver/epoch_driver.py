@@ -63,10 +63,10 @@ class CommittedEpoch:
 class DriverSetup:
     """What the driver of one query works with.
 
-    `replies` takes the replies of all but the last. `watermarks` has each input's
-    effect on the watermark. `horizon_us` is the operator's: None where nothing waits for the watermark. `pulse` gets a
-    sign at each step of an epoch. `checked` takes the sources' positions before and
-    after an epoch's tasks, and returns those to commit; it raises where the tasks cannot have read everything between.
+    `replies` takes the replies of all steps but the last. `watermarks` has each input's effect on the watermark.
+    `horizon_us` is the operator's: None where nothing waits for the watermark. `pulse` gets a sign at each step of an
+    epoch. `checked` takes the sources' positions before and after an epoch's tasks, and returns those to commit; it
+    raises where the tasks cannot have read everything between.
     """
 
     asset: str
@@ -95,9 +95,8 @@ class EpochDriver:
     def work(self, frame: DataFrame | PlannedRows, assignments: Assignments, batch_id: int) -> None:
         """Make an epoch from a micro-batch. It is committed when this returns; when this raises, it may not be.
 
-        `frame` is `shard_replies`, `assignments` are those of the steps.
-        A crash before the commit leaves unreferenced files, a crash after it a committed epoch: the next start resumes
-        from the newest manifest either way.
+        `frame` is `shard_replies`, `assignments` are those of its steps. A crash before the commit leaves unreferenced
+        files, a crash after it a committed epoch: the next start resumes from the newest manifest either way.
         """
         setup = self._setup
         began_ms = setup.clock.monotonic_ms()

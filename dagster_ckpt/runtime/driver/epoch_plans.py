@@ -1,6 +1,7 @@
 """The plans of a query's epochs: one for each way to bring rows to the tasks of the first step."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -31,11 +32,10 @@ class EpochPlans:
         *,
         aggregates: bool,
     ) -> None:
-        self._staged = staged
+        self._staged = cache(staged)
         self._replies = replies
         self._aggregates = aggregates
         self._now = Shuffled.ROWS
-        self._stages: dict[Shuffled, tuple[Stage, ...]] = {}
         self._plans: dict[Shuffled, BatchPlan] = {}
         self.saw(newest)
 
@@ -48,9 +48,7 @@ class EpochPlans:
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages of the next epoch, or of the one in progress."""
-        if self._now not in self._stages:
-            self._stages[self._now] = self._staged(self._now)
-        return self._stages[self._now]
+        return self._staged(self._now)
 
     @property
     def assignments(self) -> tuple[ShardAssignment, ...]:

@@ -17,13 +17,13 @@ from dagster_ckpt.runtime.spark.jvm import java_class
 
 _LOG = logging.getLogger(__name__)
 
-_BASE = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+SPARKS_OWN = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _PACKAGE, _NAME = "dagster_ckpt", "PlainFiles"
-_FULL_NAME = f"{_PACKAGE}.{_NAME}"
+PLAIN_FILES = f"{_PACKAGE}.{_NAME}"
 _SOURCE = f"""
 package {_PACKAGE};
 
-public final class {_NAME} extends {_BASE} {{
+public final class {_NAME} extends {SPARKS_OWN} {{
     public {_NAME}(org.apache.hadoop.fs.Path folder, org.apache.hadoop.conf.Configuration settings) {{
         super(folder, settings);
     }}
@@ -48,13 +48,13 @@ def scratch_files(session: SparkSession) -> str:
             _compile(session, loader)
     except Py4JError as error:
         _LOG.info("epochs take some 25 ms longer, since Spark's JVM takes no class of ours: %s", error)
-        return _BASE
-    return _FULL_NAME
+        return SPARKS_OWN
+    return PLAIN_FILES
 
 
 def _has(session: SparkSession, loader: Any) -> bool:
     try:
-        java_class(session, "java.lang.Class").forName(_FULL_NAME, True, loader)
+        java_class(session, "java.lang.Class").forName(PLAIN_FILES, True, loader)
     except Py4JError:
         return False
     return True
@@ -65,9 +65,9 @@ def _compile(session: SparkSession, loader: Any) -> None:
     compiler.setParentClassLoader(loader)
     compiler.cook(_SOURCE)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, *_FULL_NAME.split(".")).with_suffix(".class")
+        file = Path(folder, *PLAIN_FILES.split(".")).with_suffix(".class")
         file.parent.mkdir(parents=True)
-        file.write_bytes(compiler.getBytecodes().get(_FULL_NAME))
+        file.write_bytes(compiler.getBytecodes().get(PLAIN_FILES))
         loader.addURL(java_class(session, "java.io.File")(folder).toURI().toURL())
         if not _has(session, loader):  # which reads it
-            raise Py4JError(f"{_FULL_NAME} was compiled and is not found")
+            raise Py4JError(f"{PLAIN_FILES} was compiled and is not found")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.spark.class_archive import use_archive
-from dagster_ckpt.runtime.spark.scratch_files import scratch_files
+from dagster_ckpt.runtime.spark.scratch_files import PLAIN_FILES, SPARKS_OWN, scratch_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +46,7 @@ _SESSION = {
     "parquet.filter.dictionary.enabled": "false",
 }
 """Settings of a stream's session that override the user's: none changes a value that a query computes."""
+_CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _SEPARATOR = "\0"
 """It is in no setting."""
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
@@ -120,7 +121,7 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     _take_over(spark, session)
     for name, value in _SESSION.items():
         session.conf.set(name, value)
-    session.conf.set("spark.sql.streaming.checkpointFileManagerClass", scratch_files(session))
+    session.conf.set(_CHECKPOINT_FILES, scratch_files(session))
     session.conf.set(_EXCLUDED, ",".join(dict.fromkeys([*_excluded(session), *_PRUNING])))
     return session
 
@@ -174,7 +175,8 @@ def _use_own_daemon(spark: "SparkSession") -> None:
 def is_session_of_a_stream(session: "SparkSession") -> bool:
     """Whether `open_session` made this session and its settings are still the same."""
     as_set = all(session.conf.get(name, None) == value for name, value in _SESSION.items())
-    return as_set and set(_PRUNING) <= set(_excluded(session))
+    files_as_set = session.conf.get(_CHECKPOINT_FILES, None) in (PLAIN_FILES, SPARKS_OWN)
+    return as_set and files_as_set and set(_PRUNING) <= set(_excluded(session))
 
 
 @contextmanager
