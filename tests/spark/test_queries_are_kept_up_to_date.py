@@ -113,6 +113,9 @@ QUERIES = {
         FROM (SELECT buyer, item, nullif(count(*) % 3, 0) AS large FROM orders GROUP BY buyer, item)
         WINDOW w AS (PARTITION BY buyer ORDER BY item)
     """,
+    "a filter over a window's value that is no number": """
+        SELECT * FROM (SELECT buyer, item, max(buyer) OVER (PARTITION BY item) AS last FROM orders) WHERE last = 'dee'
+    """,
     "values that are no null, before and behind": """
         SELECT buyer, item, lag(large) IGNORE NULLS OVER w AS before, lead(large, 2) IGNORE NULLS OVER w AS behind,
                lag(large, 3, item) IGNORE NULLS OVER w AS third, lead(large, -2, 9) IGNORE NULLS OVER w AS second,

@@ -33,11 +33,13 @@ def top_of(compiler: "Compiler", node: Node) -> Part | None:
     calls = _calls_of(catalyst, window)
     if len(calls) != 1:
         return None
-    function = catalyst.kind(calls[0].child().windowFunction())
+    ties = _TIES.get(catalyst.kind(calls[0].child().windowFunction()))
+    if ties is None:
+        return None
     bound = _bound(catalyst, node.condition(), calls[0].toAttribute())
-    if function not in _TIES or bound is None or not 1 <= bound <= COUNT_MAX:
+    if bound is None or not 1 <= bound <= COUNT_MAX:
         return None  # `over` has all ranks
-    part = _first_rows(compiler, window, calls[0], bound, _TIES[function])
+    part = _first_rows(compiler, window, calls[0], bound, ties)
     return part.then(lambda plan, _: catalyst.filtered(node.condition(), plan), tuple(each_of(node.output())))
 
 
