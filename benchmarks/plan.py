@@ -419,24 +419,17 @@ QUICK: Plan = {
         triggers=(_alike(1_000, 2, 5), _alike(200_000, 1, 3)),
         checked=10_000,
     ),
-    "native/100k-zipf": Race(100_000, Spread.ZIPF, _JVM, rounds=2, triggers=(_alike(20_000, 2, 4),), checked=100_000),
-    "python/1k-uniform": Race(1_000, Spread.UNIFORM, _PYTHON, rounds=2, triggers=(_alike(2_000, 1, 2),), checked=1_000),
-    "steps/windows-of-windows": _chained(20_000, fill=10, rounds=2, counted=8),
-    "steps/deduplicate": _events(20_000, fill=4, rounds=2, counted=3),
-    "steps/interval-join": _pairs(10_000, fill=4, rounds=2, counted=3),
-    "graph/20k": GraphRace(keys=10_000, groups=100, rows=20_000, rounds=2, warm=1, counted=3),
-    **{
-        f"tables/{table.name.lower()}-20k": TableGrowth(table, 20_000, 10, 5_000, warm=1, counted=4, fill_rows=10_000)
-        for table in (Table.JOIN, Table.TOP)
-    },
+    "python/1k-uniform": Race(1_000, Spread.UNIFORM, _PYTHON, rounds=1, triggers=(_alike(2_000, 1, 2),), checked=1_000),
+    "steps/windows-of-windows": _chained(20_000, fill=8, rounds=1, counted=8),
+    "steps/deduplicate": _events(20_000, fill=4, rounds=1, counted=3),
+    "graph/20k": GraphRace(keys=10_000, groups=100, rows=20_000, rounds=1, warm=1, counted=3),
+    "tables/join-20k": TableGrowth(Table.JOIN, 20_000, 10, 5_000, warm=1, counted=4, fill_rows=10_000),
     "nexmark/q17-20k": QueryRace(Suite.NEXMARK, "q17", 20_000, 5_000, 2, warm=1, counted=2, fill_rows=10_000),
-    "tpch/04": QueryRace(Suite.TPCH, "04", 60_000, rows=600, rounds=2, warm=1, counted=2, fill_rows=30_000),
-    "growth/100k": Growth(100_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=100_000),
-    "growth/1M": Growth(1_000_000, rows=20_000, warm=3, counted=10, recoveries=1, fill_rows=500_000),
+    "growth/100k": Growth(100_000, rows=20_000, warm=1, counted=5, recoveries=1, fill_rows=100_000),
     "engine/100k": Alone(100_000, tasks=2, shards=4, rows=10_000, warm=3, counted=10, fill_rows=50_000),
     "engine/1M": Alone(1_000_000, tasks=2, shards=4, rows=10_000, warm=3, counted=10, fill_rows=250_000),
     "commit/512x8": Commits(shards=512, tasks=16, runs=8, warm=2, counted=10),
-    "tasks/20k": Spreading(20_000, ((8, 2), (16, 4)), 20_000, rounds=2, warm=1, counted=3),
+    "tasks/20k": Spreading(20_000, ((8, 2), (16, 4)), 20_000, rounds=1, warm=1, counted=3),
     "reading/100k": Reading(100_000, fill_rows=50_000, asked=1_000, times=3),
 }
 

@@ -40,7 +40,8 @@ def main(keys: int) -> None:
         draw(stacks, title, ROOT / f"docs/images/trigger-{count(rows)}.svg")
         console.print(title)
     page = ROOT / "docs/benchmarks.md"
-    made = f"{table(measured)}\n\nMeasured at {facts.commit(ROOT)}."
+    pictures = "\n\n".join(f"![A trigger of {rows:,} rows](images/trigger-{count(rows)}.svg)" for rows in _TRIGGERS)
+    made = f"{table(measured)}\n\nMeasured at {facts.commit(ROOT)}.\n\n{pictures}"
     page.write_text(_PLACE.sub(lambda place: f"{place[1]}{made}\n{place[2]}", page.read_text()))
 
 

@@ -33,7 +33,9 @@ def draw(stacks: Mapping[tuple[str, ...], float], title: str, path: Path) -> Non
                 name = f"{box.name}, {box.ms:.0f} ms" if letters > len(box.name) + 9 else box.name
                 text = name if len(name) <= letters else f"{name[: letters - 1]}…"
                 white = {"color": "white"} if box.depth == 0 else {}
-                axes.text(box.left + root.ms * 0.001, -box.depth, text, va="center", clip_on=True, **white)
+                left = box.left + root.ms * 0.001
+                # Names of Scala's classes have dollars, which is not mathematics.
+                axes.text(left, -box.depth, text, va="center", clip_on=True, parse_math=False, **white)
         axes.set(xlim=(0, root.ms), ylim=(-depth + 0.4, 0.6), yticks=[], title=title)
         axes.set_xlabel("milliseconds of processor time in a trigger", loc="left")
         axes.spines[["top", "right", "left"]].set_visible(False)
