@@ -2,8 +2,8 @@
 
     python -m benchmarks.memory [--keys 1M,10M,100M]
 
-The same as `make bench ONLY=engine`, in a process that is looked at every 20 ms. What Linux counts as the memory of a
-process has the pages of mapped files in it, which it takes back whenever somebody else wants the room.
+Runs the cells of `make bench ONLY=engine` and samples each process every 20 ms. Resident memory includes the pages of
+mapped files, which Linux reclaims under memory pressure, so the two are listed separately.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-_LOOK_S = 0.02
+_SAMPLE_S = 0.02
 
 
 def main() -> None:
@@ -27,14 +27,14 @@ def main() -> None:
 
 
 def _most(cell: str, folder: Path) -> tuple[int, int]:
-    """The most bytes of its own, and of mapped files, that the process had at a look."""
+    """The process's peak anonymous memory and peak mapped files, in bytes."""
     command = [sys.executable, "-m", "benchmarks.measure", "full", cell, str(folder)]
     own = mapped = 0
     with subprocess.Popen(command) as process:
         while process.poll() is None:
             status = Path(f"/proc/{process.pid}/status").read_text()
             own, mapped = max(own, _bytes(status, "RssAnon")), max(mapped, _bytes(status, "RssFile"))
-            time.sleep(_LOOK_S)
+            time.sleep(_SAMPLE_S)
     if process.returncode:
         raise SystemExit(process.returncode)
     return own, mapped
@@ -42,7 +42,7 @@ def _most(cell: str, folder: Path) -> tuple[int, int]:
 
 def _bytes(status: str, name: str) -> int:
     found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
-    return 0 if found is None else int(found[1]) * 1024  # a process that has just ended has none
+    return 0 if found is None else int(found[1]) * 1024  # a process that has just exited has none
 
 
 if __name__ == "__main__":

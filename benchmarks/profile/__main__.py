@@ -37,12 +37,17 @@ def main(keys: int) -> None:
             seconds, stacks, measured[rows] = _sampled(Path(folder), keys, rows, triggers)
         clock, processors = median(seconds) * 1_000, sum(stacks.values())
         title = f"A trigger of {rows:,} rows: {clock:.0f} ms, {processors:.0f} ms of two processors"
-        draw(stacks, title, ROOT / f"docs/images/trigger-{count(rows)}.svg")
+        draw(stacks, title, ROOT / "docs" / _picture(rows))
         console.print(title)
     page = ROOT / "docs/benchmarks.md"
-    pictures = "\n\n".join(f"![A trigger of {rows:,} rows](images/trigger-{count(rows)}.svg)" for rows in _TRIGGERS)
+    pictures = "\n\n".join(f"![A trigger of {rows:,} rows]({_picture(rows)})" for rows in _TRIGGERS)
     made = f"{table(measured)}\n\nMeasured at {facts.commit(ROOT)}.\n\n{pictures}"
     page.write_text(_PLACE.sub(lambda place: f"{place[1]}{made}\n{place[2]}", page.read_text()))
+
+
+def _picture(rows: int) -> str:
+    """The path of a flame graph, relative to the page."""
+    return f"images/trigger-{count(rows)}.svg"
 
 
 def _sampled(folder: Path, keys: int, rows: int, triggers: int) -> tuple[list[float], Stacks, dict[str, float]]:
