@@ -1,6 +1,8 @@
 """A stream's table, made from the objects that one manifest names."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import pyarrow as pa
 
@@ -9,12 +11,16 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.history.deliveries import check_has_rows
 from dagster_ckpt.operators.shared.late_rows import LATE_AT, stored_late_tables
 from dagster_ckpt.operators.shared.state_columns import HASH, ROW
+from dagster_ckpt.protocol.epochs.upstream import parts_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retrying_store import retrying
-from dagster_ckpt.tables import table_rows
+from dagster_ckpt.tables import Share, table_rows
 from dagster_ckpt.tables.table_changes import PATIENCE
+
+ROWS_A_THREAD = 1 << 18
+"""About how many rows of a table a thread must have, or starting it costs more than it saves."""
 
 
 def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequence[str] | None) -> pa.Table:
@@ -22,7 +28,15 @@ def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequ
     names = checked_columns(manifest, columns)
     # Batches without columns have no number of rows.
     schema = pa.schema([manifest.pipeline.output.field(name) for name in names or manifest.pipeline.output.names[:1]])
-    return pa.Table.from_batches(table_rows(store, clock, manifest, schema), schema).select(names)
+    threads = min(parts_of(manifest, ROWS_A_THREAD), pa.cpu_count())
+
+    def of_share(number: int) -> list[pa.RecordBatch]:
+        return list(table_rows(store, clock, manifest, schema, Share(number, threads)))
+
+    # Merging runs is the work of one core: shares have no key in common, so each core merges one.
+    with ThreadPoolExecutor(threads, thread_name_prefix="dagster-ckpt-read") as pool:
+        shares = list(pool.map(of_share, range(threads)))
+    return pa.Table.from_batches(chain.from_iterable(shares), schema).select(names)
 
 
 def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: int) -> pa.Table:

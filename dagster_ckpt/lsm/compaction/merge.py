@@ -114,24 +114,26 @@ def scan(upper: Sequence[View], bottom: Sequence[View], lo: int, hi: int, keys: 
 def rows_in_any_order(
     upper: Sequence[View], bottom: Sequence[View], lo: int, hi: int, keys: Sequence[str]
 ) -> list[pa.Table]:
-    """The rows that `scan` finds. Those of the bottom, often most, are not moved, and those replaced are left out."""
+    """The rows that `scan` finds. None is moved: of each run, those that a newer one replaces are left out."""
     below = [run for view in bottom if len(run := live(view.between(lo, hi)))]
     above = [run for view in upper if len(run := view.between(lo, hi))]
     if not above:
         return [run.columns() for run in below]
-    news = merged(above, keys)
-    rows = []
+    news, groups = newest_of([run.with_columns(keys) for run in above], keys)
+    newest = groups.order[groups.starts]
+    there = np.zeros(len(groups.order), dtype=np.bool_)
+    there[newest if news.tombstones is None else newest[~news.tombstones]] = True
+    ends = np.cumsum([len(run) for run in above])
+    rows = [_only(run, of_run) for run, of_run in zip(above, np.split(there, ends[:-1]), strict=True)]
     for run in below:
         first, end = np.searchsorted(news.hashes, run.hashes[0]), np.searchsorted(news.hashes, run.hashes[-1], "right")
         places, known = _places(run, news.slice(int(first), int(end)), keys)
-        rows.append(_without(run, places[known]))
-    return [found for found in (*rows, live(news).columns()) if found.num_rows]
+        there = np.ones(len(run), dtype=np.bool_)
+        there[places[known]] = False
+        rows.append(_only(run, there))
+    return [found for found in rows if found.num_rows]
 
 
-def _without(run: Run, gone: Positions) -> pa.Table:
-    """The rows of the run but those at these positions."""
-    if len(gone) == 0:
-        return run.columns()
-    there = np.ones(len(run), dtype=np.bool_)
-    there[gone] = False
-    return take(run.columns(), np.flatnonzero(there))
+def _only(run: Run, there: Mask) -> pa.Table:
+    """The rows of the run that are there."""
+    return run.columns() if there.all() else take(run.columns(), np.flatnonzero(there))

@@ -26,9 +26,8 @@ from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.tables import Share, raw_changes, table_rows
 from dagster_ckpt.tables.share import changes_alone, table_alone
 
-ROWS_A_TASK = 1 << 18
 BYTES_A_TASK = 32 << 20
-"""About how much of a table, or of a change log, one task reads, unless `numPartitions` sets the number of tasks."""
+"""About how much of a change log one task reads, unless `numPartitions` sets the number of tasks."""
 
 STORE, STREAM, EPOCH, AS_OF = "store", "stream", "epoch", "asOf"
 CHANGES_AFTER, CHANGES_UNTIL, COLUMNS, TASKS = "changesAfter", "changesUntil", "columns", "numPartitions"
@@ -102,7 +101,7 @@ def _table(address: StoreAddress, history: StreamHistory, given: Mapping[str, st
     shown = None if version is None else history.find_version(Version(version))
     if shown is None or shown.epoch != epoch:
         shown = history.manifest(epoch, given.get(AS_OF.lower()))
-    tasks = parts_of(shown, ROWS_A_TASK)
+    tasks = parts_of(shown)
     return Chosen(
         address, history.name, (table_alone(shown),), changes=False, schema=shown.pipeline.output, tasks=tasks
     )

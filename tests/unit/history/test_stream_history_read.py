@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -5,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.history import CheckpointStore, StreamHistory
-from tests.unit.history.made_streams import HOUR_US, MadeStream, append, departures
+from dagster_ckpt.history import CheckpointStore, StreamHistory, stream_table
+from dagster_ckpt.operators import Operator
+from dagster_ckpt.tables import Share, table_rows
+from tests.unit.history.made_streams import HOUR_US, MadeStream, aggregate, append, departures
 
 NAME = "flights/delay_by_carrier"
 
@@ -46,6 +49,29 @@ def test_an_append_only_table_is_its_files_without_the_columns_of_the_change_log
     assert table.schema == append().pipeline.output
     assert sorted(table["dep_delay"].to_pylist()) == [1.0, 3.0, 5.0, 7.0]
     assert history(url, "departures").read(first).num_rows == 3
+
+
+@pytest.mark.parametrize("operator", [aggregate(), append()], ids=["keyed", "append-only"])
+def test_threads_read_a_table_of_many_rows_each_row_once(
+    operator: Operator, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = MadeStream(url, NAME, operator)
+    for day in range(3):
+        stream.commit(departures({f"{day}-{number}": [number] for number in range(20)}))
+    stream.close()
+    alone = history(url).read()
+    asked: list[Share] = []
+
+    def noting(*of: object) -> Iterator[pa.RecordBatch]:
+        asked.append(of[-1])  # type: ignore[arg-type]
+        return table_rows(*of)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(stream_table, "ROWS_A_THREAD", 10)
+    monkeypatch.setattr(stream_table, "table_rows", noting)
+    monkeypatch.setattr(pa, "cpu_count", lambda: 4)
+    together = history(url).read()
+    assert sorted(asked, key=lambda share: share.number) == [Share(number, 4) for number in range(4)]
+    assert together.sort_by("carrier").equals(alone.sort_by("carrier"))
 
 
 def test_an_append_only_table_is_whole_also_where_its_list_of_files_has_moved_to_index_objects(
