@@ -68,8 +68,9 @@ test-deploy: $(READY) ## run deploy/ without Docker, on PostgreSQL, and streams 
 first-epoch: $(READY) ## time the way from pip install of the wheel to the first live epochs of dagster-ckpt init's project
 	@scripts/run.sh python -m scripts.first_epoch
 
-chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (KILLS=100; SEED= repeats the choices; LANES=stepped)
-	@scripts/run.sh python -m tests.chaos --kills $(or $(KILLS),100) $(if $(SEED),--seed $(SEED)) $(if $(LANES),--lanes '$(LANES)')
+chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (KILLS=100; SEED= repeats the choices; LANES=stepped KINDS=worker)
+	@scripts/run.sh python -m tests.chaos --kills $(or $(KILLS),100) $(if $(SEED),--seed $(SEED)) $(if $(LANES),--lanes '$(LANES)') \
+		$(if $(KINDS),--kinds '$(KINDS)')
 
 chaos-chain: $(READY) ## the same for a chain of three streams (KILLS=30 of each; SEED= repeats the choices)
 	@scripts/run.sh python -m tests.chaos.chain --kills $(or $(KILLS),30) $(if $(SEED),--seed $(SEED))

@@ -37,28 +37,45 @@ console = Console(highlight=False, soft_wrap=True)
 @click.option(
     "--lanes", default=",".join(USUAL), show_default=True, help=f"The streams under fire, of {', '.join(LANES)}."
 )
+@click.option("--kinds", default="", help="Only these kinds of kill, such as worker; all without it.")
 @click.option("--results", type=click.Path(path_type=Path), default=WORK / "chaos.jsonl", help="Appended to.")
 @click.option("--summary", "only_summary", is_flag=True, help="Show what is in the results, and kill nothing.")
-def main(kills: int, seed: int | None, overlap: float, lanes: str, results: Path, only_summary: bool) -> None:
+def main(
+    kills: int, seed: int | None, overlap: float, lanes: str, kinds: str, results: Path, only_summary: bool
+) -> None:
     """Kill processes at random moments and compare every stream's table with a batch computation after each round."""
     # A plain kill goes the way of Ctrl-C, past all that has to be ended; so does one that is started with &.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     wrong = 0
     if not only_summary:
-        wrong = _kill_here(kills, random.randrange(2**32) if seed is None else seed, overlap, lanes.split(","), results)
+        seed = random.randrange(2**32) if seed is None else seed
+        wrong = _kill_here(kills, seed, overlap, lanes.split(","), _possible(lanes, kinds), results)
     console.print(summary(read(results)))
     if wrong:
         sys.exit(1)
 
 
-def _kill_here(kills: int, seed: int, overlap: float, lanes: Sequence[str], results: Path) -> int:
+def _possible(lanes: str, kinds: str) -> list[Kind]:
+    """The kinds asked for, all without any, that one of the lanes can meet."""
+    asked = set(kinds.split(",")) if kinds else set(Kind)
+    possible = [kind for kind in Kind if kind in asked and set(LANES_OF[kind]).intersection(lanes.split(","))]
+    if not possible or not asked <= set(Kind):
+        raise click.UsageError(
+            f"none of these lanes meets such kills. lanes={lanes}, kinds={kinds} of {', '.join(Kind)}"
+        )
+    return possible
+
+
+def _kill_here(
+    kills: int, seed: int, overlap: float, lanes: Sequence[str], possible: Sequence[Kind], results: Path
+) -> int:
     """Kill in a folder of its own, which stays where anything went wrong."""
     place = WORK / "chaos" / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
     place.mkdir(parents=True)
     console.print(f"seed {seed}; the cluster and its logs are in {place.relative_to(ROOT)}")
     try:
-        wrong = kill(kills, seed, overlap, lanes, place, results)
+        wrong = kill(kills, seed, overlap, lanes, possible, place, results)
     except BaseException:
         console.print(f"[red]stopped[/]; all there is to look at is kept: {place.relative_to(ROOT)}")
         raise
@@ -69,7 +86,15 @@ def _kill_here(kills: int, seed: int, overlap: float, lanes: Sequence[str], resu
     return wrong
 
 
-def kill(kills: int, seed: int, overlap: float, lanes: Sequence[str], place: Path, results: Path) -> int:
+def kill(
+    kills: int,
+    seed: int,
+    overlap: float,
+    lanes: Sequence[str],
+    possible: Sequence[Kind],
+    place: Path,
+    results: Path,
+) -> int:
     """Make so many kills in rounds; returns how many rows were lost or doubled. Stops after the first such round."""
     about = {"seed": seed, "overlap": overlap, "commit": facts.commit(ROOT)}
     environment = {LANES_VARIABLE: ",".join(lanes)}
@@ -79,7 +104,7 @@ def kill(kills: int, seed: int, overlap: float, lanes: Sequence[str], place: Pat
         began_s = time.monotonic()
         rounds.begin()
         tell(f"all lanes work after {time.monotonic() - began_s:.0f} s")
-        for number, kinds in enumerate(_in_rounds(kills, lanes, random.Random(seed))):
+        for number, kinds in enumerate(_in_rounds(kills, possible, random.Random(seed))):
             outcome = Outcome()
             try:
                 rounds.play(kinds, outcome)
@@ -95,9 +120,8 @@ def kill(kills: int, seed: int, overlap: float, lanes: Sequence[str], place: Pat
     return 0
 
 
-def _in_rounds(kills: int, lanes: Sequence[str], chance: random.Random) -> Iterator[list[Kind]]:
-    """Each kind that one of the lanes can meet in turn, in an order of chance, cut into rounds."""
-    possible = [kind for kind in Kind if set(LANES_OF[kind]).intersection(lanes)]
+def _in_rounds(kills: int, possible: Sequence[Kind], chance: random.Random) -> Iterator[list[Kind]]:
+    """Each kind in turn, in an order of chance, cut into rounds."""
     kinds: list[Kind] = []
     for first in range(0, kills, KILLS_A_ROUND):
         count = min(KILLS_A_ROUND, kills - first)

@@ -196,3 +196,19 @@ def test_the_beat_of_another_run_proves_nothing_about_this_one() -> None:
     assert world.ticks(100) == []
     assert world.look(run).status is STARTED
     assert len(world.ticks(65)) == 1, "three minutes after its start, as without a beat"
+
+
+def test_an_epoch_just_before_a_failure_makes_it_the_first_in_a_row_at_once() -> None:
+    world = a_world(a_stream("s"))
+    run, _ = a_stream_with_epochs(world)
+    world.move(run, FAILURE)
+    [request] = world.tick().run_requests or []
+    again = world.launch(request)
+    world.move(again, STARTED)
+    writer = world.open("s", again)
+    world.tick()
+    world.commit(writer)
+    world.beat("s", writer.term)
+    world.move(again, FAILURE)
+    [request] = world.tick().run_requests or []
+    assert request.tags["dagster_ckpt/reason"] == "its Dagster run failed; relaunch 1 of 5"

@@ -96,7 +96,8 @@ class Verdict:
 
     `declare_failed`: report the newest run to Dagster as failed, before anything is launched. `gave_up`: nothing is
     launched, and the stream's check reports why. `unavailable`: the check reports what does not answer. `stuck`: the
-    check reports that this pool has no slot for the run, and will not have one without help.
+    check reports that this pool has no slot for the run, and will not have one without help. `waits`: the relaunch is
+    not due yet.
     """
 
     reason: str
@@ -105,6 +106,13 @@ class Verdict:
     gave_up: GaveUp | None = None
     unavailable: Unavailable | None = None
     stuck: PoolView | None = None
+    waits: bool = False
+
+    @property
+    def needs_newest(self) -> bool:
+        """Whether it depends on the newest epoch: one committed since the launch makes a failure the first in a row."""
+        acts = self.launch is not None or self.declare_failed or self.waits
+        return acts or self.gave_up is not None or self.unavailable is not None
 
 
 def decide(view: StreamView, recovery: Recovery) -> Verdict:
@@ -260,7 +268,7 @@ def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since
         )
     wait_ms = recovery.wait_ms(attempt)
     if since_ms < wait_ms:
-        return Verdict(f"{why}; relaunch {attempt} of {recovery.max_attempts} waits {wait_ms / 1000:g} s")
+        return Verdict(f"{why}; relaunch {attempt} of {recovery.max_attempts} waits {wait_ms / 1000:g} s", waits=True)
     return Verdict(
         f"{why}; relaunch {attempt} of {recovery.max_attempts}",
         declare_failed,
@@ -277,7 +285,7 @@ def _wait_for_an_answer(view: StreamView, run: RunView, error: RunError, recover
     unavailable = Unavailable(failures, error, wait_ms) if failures > 1 else None
     why = f"the store or Spark did not answer, {failures} times in a row ({error.kind}); its relaunch"
     if since_ms < wait_ms:
-        return Verdict(f"{why} waits {wait_ms / 1000:g} s", unavailable=unavailable)
+        return Verdict(f"{why} waits {wait_ms / 1000:g} s", unavailable=unavailable, waits=True)
     attempt, before = (0, None) if begins else (run.attempt, run.before)
     launch = Launch(attempt, _may_fence(view.lease), run.mode, before=before, unavailable=failures)
     # Declared failed only now: Dagster would not record why a run hangs.

@@ -240,7 +240,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -
     """Decide about one stream, and do what the decision says about its Dagster run."""
     asset, instance = watched.asset, tick.context.instance
     case = _case(tick, watched, memory, status)
-    if status.remembered and (case.verdict.launch is not None or case.verdict.declare_failed):
+    if status.remembered and case.verdict.needs_newest:
         full = tick.status_reader.read_status_in_full(tick.store, asset.key, memory.streams.get(asset.stream))
         case = _case(tick, watched, memory, full)
     run, verdict, launch = case.run, case.verdict, case.verdict.launch
