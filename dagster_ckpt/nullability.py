@@ -39,15 +39,5 @@ def differs_in_nulls_alone(one: pa.DataType, other: pa.DataType) -> bool:
     return bool(nullable_within(one) == nullable_within(other))
 
 
-def widens(before: pa.DataType, after: pa.DataType) -> bool:
-    """Whether `after` is the same type as `before`, or differs only in that more within it may be null."""
-    return differs_in_nulls_alone(before, after) and not _narrows(before, after)
-
-
-def _narrows(before: pa.DataType, after: pa.DataType) -> bool:
-    fields = ((before.field(index), after.field(index)) for index in range(before.num_fields))
-    return any((was.nullable and not now.nullable) or _narrows(was.type, now.type) for was, now in fields)
-
-
 def _nullable(field: pa.Field) -> pa.Field:
     return field.with_type(nullable_within(field.type)).with_nullable(True)

@@ -123,8 +123,10 @@ class Column:
     @cached_property
     def plain(self) -> "Plain | None":
         """As `plain`; of a narrow column its numbers, signed."""
-        if not self.is_narrow or pa.types.is_nested(self.type):
+        if not self.is_narrow:
             return plain(self.stored)
+        if not pa.types.is_integer(self.stored.type):  # of an older type, or null in a file that lacks the column
+            return None
         return None if self.stored.null_count else self.stored.to_numpy()
 
     def whole(self) -> pa.Array:

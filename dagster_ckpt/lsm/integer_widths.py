@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.nullability import widens
+from dagster_ckpt.widening import widens
 
 _NARROW = (pa.int8(), pa.int16(), pa.int32())
 _HASH_BYTES = 8
@@ -45,8 +45,8 @@ def widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def may_be_narrow(stored: pa.DataType, type_: pa.DataType) -> bool:
-    """Whether a column of `type_` may be stored as `stored`, which may be older and allow fewer nulls within it."""
-    if widens(stored, type_):
+    """Whether a column of `type_` may be stored as `stored`: narrower, or as an older type that it was widened from."""
+    if widens(stored, type_) or pa.types.is_null(stored):
         return True
     is_number = pa.types.is_integer(type_) or _is_time(type_)
     return stored in _NARROW and is_number and stored.bit_width < type_.bit_width

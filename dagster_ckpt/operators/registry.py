@@ -77,6 +77,11 @@ def from_pipeline(pipeline: Pipeline, code: object = None) -> Operator | AppendO
     return operator
 
 
+def rebuilt(pipeline: Pipeline, code: object = None) -> Operator | AppendOnly:
+    """The operator with the options of this pipeline, whose tables and output may be those of other options."""
+    return _built(pipeline, code)
+
+
 def as_last_step(operator: Operator) -> Operator:
     """The operator as the last step of a stream, which has a table. Raises `InvalidPipelineError`."""
     if isinstance(operator, OneGroup):

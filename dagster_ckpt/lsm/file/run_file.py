@@ -16,6 +16,7 @@ The tail holds the checksums of everything before it, so every bit of the file i
 
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,22 +119,25 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Fa
     blocks = CheckedBytes(name, data, tail.start, descriptor.block_bytes, tail.checksums, far)
     blocks.check(0, descriptor.body_offset)  # so that Arrow reads no unchecked header
     batch = pa.ipc.open_file(data).get_batch(0)
-    before = _before_field(batch.schema, schema)
-    if not _may_be_stored_as(batch.schema, _file_schema(schema, before)):
+    if not _may_be_of(batch.schema, schema):
         raise CorruptStateError(
             f"a state file has other columns than its table. file={name}, columns={batch.schema.names}"
         )
     least, greatest = int(descriptor.least, 16), int(descriptor.greatest, 16)
     first = _numbers(data, descriptor.directory_offset, descriptor.directory_cells, "<i4")
     words = _numbers(data, descriptor.bloom_offset, descriptor.bloom_words, "<u8")
-    columns = 2 + len(schema)
+    stored, has_before = batch.schema, batch.schema.names[-1] == BEFORE
+    # Unlike from_arrays, neither reads values: they are not checked yet.
+    if stored.names[2 : 2 + len(schema)] == schema.names:
+        table = pa.Table.from_batches([batch.select(list(range(2, 2 + len(schema))))])
+    else:
+        table = _in_order(batch, schema)
     return Run(
-        # Unlike from_arrays, this reads no values: they are not checked yet.
-        pa.Table.from_batches([batch.select(list(range(2, columns)))]),
+        table,
         batch.column(0),
         batch.column(1) if descriptor.tombstones else None,
-        batch.column(columns) if batch.num_columns > columns else None,
-        None if schema.equals(pa.schema(list(batch.schema)[2:columns])) else schema,
+        batch.column(len(stored) - 1) if has_before else None,
+        None if schema.equals(table.schema) else schema,
         guard=blocks,
         stored_directory=Directory(least, descriptor.directory_shift, first),
         stored_bloom=Bloom(least, descriptor.bloom_shift, words) if descriptor.bloom_words else None,
@@ -147,27 +151,38 @@ def _file_schema(schema: pa.Schema, before: pa.Field | None) -> pa.Schema:
     return pa.schema([*fields, *schema.remove_metadata(), *([] if before is None else [before])])
 
 
-def _before_field(file: pa.Schema, schema: pa.Schema) -> pa.Field | None:
-    """The last column, if there is one more than the table has."""
-    if len(file) != len(schema) + 3:
-        return None
-    names = set(schema.names)
-    values = [
-        schema.field(each.name).with_nullable(True) for each in file.field(len(file) - 1).type if each.name in names
-    ]
-    return pa.field(BEFORE, pa.struct(values))
+def _in_order(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """The columns of the table, in its order; one that the file does not have is null in all rows, and has no bytes."""
+    nothing = pa.nulls(batch.num_rows)
+    columns = [batch.column(name) if name in batch.schema.names else nothing for name in schema.names]
+    fields = [field.with_type(column.type) for field, column in zip(schema, columns, strict=True)]
+    return pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))])
 
 
-def _may_be_stored_as(file: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether a file may store the `wanted` columns as these: integers may be narrower, and fewer values null."""
-    return len(file) == len(wanted) and all(map(_may_be_field, file, wanted))
+def _may_be_of(file: pa.Schema, schema: pa.Schema) -> bool:
+    """Whether a file with these columns may be of a table with this schema.
+
+    The file may be older than a change of the table: it may have columns that were dropped since, lack some that were
+    added and may be null, and have narrower types. Integers are narrow in any file, as far as their values allow.
+    """
+    if file.names[:2] != [HASH, TOMBSTONE]:
+        return False
+    images = file.field(len(file) - 1).type if file.names[-1] == BEFORE else ()
+    stored = list(file)[2 : len(file) - (file.names[-1] == BEFORE)]
+    return _have_fields(stored, schema, every=True) and _have_fields(images, schema, every=False)
 
 
-def _may_be_field(stored: pa.Field, wanted: pa.Field) -> bool:
-    if stored.name == wanted.name == BEFORE and stored.type.num_fields == wanted.type.num_fields:
-        return all(map(_may_be_field, stored.type, wanted.type))
-    is_same = stored.name == wanted.name and (wanted.nullable or not stored.nullable)
-    return is_same and may_be_narrow(stored.type, wanted.type)
+def _have_fields(stored: Iterable[pa.Field], schema: pa.Schema, *, every: bool) -> bool:
+    """Whether these fields can be read as those of the table. `every`: none that must have a value may be missing."""
+    by_name = {field.name: field for field in stored}
+    for wanted in schema:
+        field = by_name.get(wanted.name)
+        if field is None:
+            if every and not wanted.nullable:
+                return False
+        elif not may_be_narrow(field.type, wanted.type) or (every and field.nullable and not wanted.nullable):
+            return False
+    return True
 
 
 def _batch(run: Run) -> pa.RecordBatch:

@@ -32,7 +32,13 @@ def before_images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
     present = mask_of(run.before.is_valid())
     at = np.flatnonzero(present)
     there = take(run.columns(keys), at)
-    values = [name for name in schema.names if name not in keys]
-    was = {name: widened(taken(run.before.field(name), at), schema.field(name).type) for name in values}
-    columns = [was[name] if name in was else flat(there.column(name)) for name in schema.names]
+    before = run.before
+    known = {field.name for field in before.type}
+
+    def image(field: pa.Field) -> pa.Array:
+        # A file that is older than a column does not have it.
+        stored = taken(before.field(field.name), at) if field.name in known else pa.nulls(len(at))
+        return widened(stored, field.type)
+
+    columns = [flat(there.column(field.name)) if field.name in keys else image(field) for field in schema]
     return Found(present, pa.Table.from_arrays(columns, schema=schema))

@@ -46,7 +46,8 @@ def source_text(source: SourceIdentity) -> str:
 def _call(function: Mapping[str, Any], names: Mapping[str, str]) -> str:
     columns = (function["column"], function.get("other"), *function.get("columns", ()), function.get("by"))
     arguments, name = filter(None, columns), function["name"]
-    return f"{names.get(name, name)}={function['function']}({', '.join(arguments)})"
+    since = "" if "since" not in function else f" since epoch {function['since']}"
+    return f"{names.get(name, name)}={function['function']}({', '.join(arguments)}){since.replace('epoch now', 'now')}"
 
 
 def _words(parameters: Mapping[str, object]) -> Iterator[str]:

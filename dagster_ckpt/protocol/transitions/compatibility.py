@@ -1,20 +1,46 @@
 """What changed between the pipeline that made a stream's state and the one that continues it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from dagster_ckpt.nullability import widens
+from dagster_ckpt.nullability import differs_in_nulls_alone
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
+from dagster_ckpt.protocol.transitions.later_columns import begins_after
+from dagster_ckpt.widening import widens
+
+AGGREGATES = "aggregates"
+_OF_GROUPS = frozenset({"aggregate", "window", "session"})
+"""Operators whose state has columns for each aggregate, named by what they hold: two that need the same share them."""
+_BY_COLUMN = _OF_GROUPS | {"deduplicate"}
+"""Operators that read a column of their state by its name alone, so that others may come and go."""
+_EXPIRING = frozenset({"aggregate", "deduplicate"})
+"""Operators that compare a key's time with the watermark when it is due, not when it is put."""
+_EXPIRE_AFTER, _UPDATING = "expire_after_us", "updating"
+_IN_THE_ROW = frozenset({
+    "count", "sum", "avg", "count_if", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "stddev", "stddev_pop",
+    "variance", "var_pop", "corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2",
+    "approx_count_distinct", "approx_quantile",
+})  # fmt: skip
+"""Aggregates that keep nothing beside the row of a group."""
+_IN_THE_ROW_OF_APPENDED = _IN_THE_ROW | {"min", "max", "first", "last"}
+"""The same, where no row is retracted."""
+_MAIN_TABLES = frozenset({"groups", "expiries", "windows", "ends", "open"})
+_LATE = "_late_"
+"""The tables of `_OF_GROUPS` that do not depend on the aggregates; those of late rows begin like this."""
 
 
 def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     """Describe each change that makes the state (or an append-only stream's files) unreadable; empty: continue.
 
     Inputs may gain or lose columns as long as the state stays the same, and so may the table of a stream without state:
-    its older files simply have other columns. A column that stays must keep its type, but may allow more nulls within
-    it. A column of a state table must stay nullable, since it may hold nulls; any other column need not.
+    its older files simply have other columns. A column that stays must keep its type or get a wider one (`widens`). A
+    column of a state table must stay nullable, since it may hold nulls; any other column need not.
+
+    The aggregates of groups, windows and sessions may change as far as the state has what they need: one may be dropped
+    or renamed, one may come that is made of columns that the state has, or that begins now (`later_columns`).
 
     A delivery must stay one of the same stream and mode. The rest is in its destination, which judges it.
 
@@ -44,13 +70,58 @@ def _changes(before: Pipeline, after: Pipeline) -> Iterator[str]:
         return
     if before.keys != after.keys:
         yield f"the key was {_listed(before.keys)}, now it is {_listed(after.keys)}"
-    yield from _parameters("", before.parameters, after.parameters)
+    yield from _parameters("", _that_stay(before, after), _that_stay(after, before))
+    yield from _beside(before, after)
     yield from _inputs(before.inputs, after.inputs)
-    yield from _tables(before.tables, after.tables)
+    by_column = after.operator in _BY_COLUMN
+    begins_now = after.operator in _OF_GROUPS and not after.parameters.get(_UPDATING)
+    yield from _tables(before.tables, after.tables, _aggregates(after), by_column=by_column, begins_now=begins_now)
     was, now = before.own.output, after.own.output
     yield from _types("column", was, now)
-    if before.tables:
+    if before.tables and not by_column:
         yield from _names("column", was, now)
+
+
+def _that_stay(one: Pipeline, other: Pipeline) -> dict[str, object]:
+    """The parameters of `one` that must be those of `other`."""
+    free = {AGGREGATES} if one.operator in _OF_GROUPS else set()
+    if one.operator in _EXPIRING and None not in (
+        one.parameters.get(_EXPIRE_AFTER),
+        other.parameters.get(_EXPIRE_AFTER),
+    ):
+        free.add(_EXPIRE_AFTER)
+    return {name: value for name, value in one.parameters.items() if name not in free}
+
+
+def _aggregates(step: Pipeline) -> list[dict[str, Any]]:
+    """The aggregates of groups, as `agg` spells them."""
+    spelled: Any = step.parameters.get(AGGREGATES, ()) if step.operator in _OF_GROUPS else ()
+    return [dict(each) for each in spelled]
+
+
+def _beside(before: Pipeline, after: Pipeline) -> Iterator[str]:
+    """Tables beside the row of a group are numbered, so what is in them must stay in its order."""
+    tables = {table.name for step in (before, after) for table in step.tables if step.operator in _OF_GROUPS}
+    if all(name in _MAIN_TABLES or name.startswith(_LATE) for name in tables):
+        return
+    in_the_row = _IN_THE_ROW if before.parameters.get(_UPDATING) else _IN_THE_ROW_OF_APPENDED
+    was, now = (
+        [
+            {name: value for name, value in each.items() if name != "name"}
+            for each in _aggregates(step)
+            if each["function"] not in in_the_row and each.get("since") is None
+        ]
+        for step in (before, after)
+    )
+    if was != now:
+        yield (
+            f"the aggregates with a table beside were {_spelled(was)}, now they are {_spelled(now)}: such a table "
+            "needs all rows from the beginning, and its place among the others"
+        )
+
+
+def _spelled(aggregates: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{each['function']}({each['column']})" for each in aggregates) or "none"
 
 
 def _parameters(where: str, before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
@@ -98,7 +169,14 @@ def _read_by(read: InputSpec) -> str:
     return "that of a source" if read.step is None else f"that of step {read.step + 1}"
 
 
-def _tables(before: tuple[StateTableSpec, ...], after: tuple[StateTableSpec, ...]) -> Iterator[str]:
+def _tables(
+    before: tuple[StateTableSpec, ...],
+    after: tuple[StateTableSpec, ...],
+    aggregates: Sequence[Mapping[str, Any]],
+    *,
+    by_column: bool,
+    begins_now: bool,
+) -> Iterator[str]:
     now = {table.name: table for table in after}
     for table in before:
         other = now.pop(table.name, None)
@@ -107,9 +185,14 @@ def _tables(before: tuple[StateTableSpec, ...], after: tuple[StateTableSpec, ...
             continue
         if (table.keys, table.sort) != (other.keys, other.sort):
             yield f"state table {table.name} was sorted by {_listed(table.keys)}, now by {_listed(other.keys)}"
-        yield from _types(f"state table {table.name}'s column", table.schema, other.schema)
-        yield from _lost_nulls(f"state table {table.name}'s column", table.schema, other.schema)
-        yield from _names(f"state table {table.name}'s column", table.schema, other.schema)
+        column = f"state table {table.name}'s column"
+        yield from _types(column, table.schema, other.schema)
+        yield from _same_keys(column, table, other)
+        yield from _lost_nulls(column, table.schema, other.schema)
+        if by_column:
+            yield from _unknown(table, other, aggregates, begins_now=begins_now)
+        else:
+            yield from _names(column, table.schema, other.schema)
     for name in now:
         yield f"state table {name} was added"
 
@@ -119,6 +202,27 @@ def _types(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]:
     for name in before.names:
         if name in there and not widens(before.field(name).type, after.field(name).type):
             yield f"{what} {name} was {before.field(name).type}, now it is {after.field(name).type}"
+
+
+def _same_keys(what: str, before: StateTableSpec, after: StateTableSpec) -> Iterator[str]:
+    """The hash of a key depends on its type, and with it the key's place."""
+    for name in before.keys:
+        was, now = before.schema.field(name).type, after.schema.field(name).type
+        if widens(was, now) and not differs_in_nulls_alone(was, now):
+            yield f"{what} {name} is part of the key, and was {was}, now it is {now}"
+
+
+def _unknown(
+    before: StateTableSpec, after: StateTableSpec, aggregates: Sequence[Mapping[str, Any]], *, begins_now: bool
+) -> Iterator[str]:
+    """The columns that the state does not have and that cannot begin now."""
+    begun = {each.get("since") for each in aggregates}
+    new = [field for field in after.schema if field.name not in before.schema.names]
+    for field in new:
+        since = begins_after(field.name)
+        if since is None or since not in begun or not field.nullable:
+            now = '; an aggregate with since="now" begins with the next epoch' if begins_now else ""
+            yield f"state table {after.name} has no {field.name}, which needs all rows from the beginning{now}"
 
 
 def _lost_nulls(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]:

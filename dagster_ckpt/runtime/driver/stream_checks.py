@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -11,8 +11,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.operators.begun import begins_now, begun
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
+from dagster_ckpt.protocol.transitions.later_columns import next_beginning
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
@@ -24,6 +27,8 @@ from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.dataflow import Stage, shard_replies, union_of
 from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
+from dagster_ckpt.storage.chain.damaged_end import known
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,11 @@ class CheckedStream:
     def readers(self) -> Counter[int | None]:
         """How many inputs read each step."""
         return Counter(each.step for operator in self.dataflow.operators for each in operator.pipeline.inputs)
+
+    @property
+    def begins_now(self) -> bool:
+        """Whether an aggregate has `since="now"`."""
+        return any(begins_now(operator.pipeline) for operator in self.dataflow.operators)
 
     @cached_property
     def works(self) -> tuple[tuple[ArrowWork, ...] | None, ...]:
@@ -106,6 +116,21 @@ def _planned(asset: str, running: Stream, plans: Sequence[Any]) -> CheckedStream
     sources = sources_of(asset, running.frame.sparkSession, together)
     identities = _by_input(sources, list(map(len, of_inputs)))
     return CheckedStream(running, sources, build_dataflow(asset, running, identities))
+
+
+def with_beginnings(checked: CheckedStream, chain: ManifestChain) -> CheckedStream:
+    """The stream with `since="now"` as the epoch after which an aggregate begins. Reads the store only for those."""
+    if not checked.begins_now:
+        return checked
+    end = chain.end()
+    newest = None if end is None else known(end)
+    before = () if newest is None or newest.epoch == EMPTY else newest.pipeline.steps
+    beginning = next_beginning(newest)
+    operators = tuple(
+        begun(operator, step.code, before, beginning)
+        for step, operator in zip(checked.stream.steps, checked.dataflow.operators, strict=True)
+    )
+    return replace(checked, dataflow=Dataflow(operators))
 
 
 def stages_of(checked: CheckedStream, setup: Callable[[int, Stream], TaskSetup]) -> tuple[Stage, ...]:

@@ -45,6 +45,7 @@ from dagster_ckpt.runtime.driver.stream_checks import (
     check_stream,
     event_times_of,
     stages_of,
+    with_beginnings,
 )
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery, did_not_start
@@ -108,6 +109,7 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     store = folder_store(root, job.folder)
     check_cache(job.options.engine, store)
     moves = moves_of(job.asset, job.stream.frame.sparkSession, job.moved)
+    checked = with_beginnings(checked, ManifestChain(store, clock))
     timed = frozenset(number for number, step in enumerate(checked.stream.steps) if any(event_times_of(step)))
     opening = replace(job.opening(checked.dataflow.pipeline), moves=moves, timed_steps=timed)
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)

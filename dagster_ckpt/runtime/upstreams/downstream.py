@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.nullability import widens
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import ROWS_A_PART
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
@@ -17,6 +16,7 @@ from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_s
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.widening import widens
 
 _LOG_COLUMNS = frozenset(field.name for field in CHANGE_FIELDS)
 _FIRST_SPARK = (4, 2)

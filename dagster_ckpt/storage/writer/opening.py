@@ -19,6 +19,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Owne
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER, Beginning, Stamp, created, opened, rolled_back
+from dagster_ckpt.protocol.transitions.later_columns import beginnings, next_beginning
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, stream_stays_itself
 from dagster_ckpt.protocol.transitions.source_moves import Moves, pipeline_gone_on
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
@@ -177,12 +178,12 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
         return opened(newest, opening.owner, pipeline, _stamp(chain.clock), opening.moves)
 
     if opening.from_epoch is None or opening.root_run in newest.rollbacks:
-        return opened_with(_pipeline(chain, newest, opening))
+        return opened_with(_pipeline(chain, newest, newest, opening))
     if opening.from_epoch == EMPTY:
         return rolled_back(opened_with(opening.pipeline), None, opening.root_run)
     target = _retained(chain, newest, opening.from_epoch)
     _check_sound(target, newest)
-    return rolled_back(opened_with(_pipeline(chain, target, opening)), target, opening.root_run, opening.moves)
+    return rolled_back(opened_with(_pipeline(chain, newest, target, opening)), target, opening.root_run, opening.moves)
 
 
 def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening: Opening) -> Manifest | None:
@@ -249,7 +250,7 @@ def _named(owner: Owner) -> str:
     return f"'asset {owner.asset_key} of instance {owner.instance}{location}'"
 
 
-def _pipeline(chain: ManifestChain, shown: Manifest, opening: Opening) -> Pipeline:
+def _pipeline(chain: ManifestChain, newest: Manifest, shown: Manifest, opening: Opening) -> Pipeline:
     """The pipeline with which the opening shows what `shown` does. Raises `IncompatibleStateError` for another one.
 
     Where changed steps may start over, it is the one that made the state: an epoch brings the new steps. They may if
@@ -260,6 +261,15 @@ def _pipeline(chain: ManifestChain, shown: Manifest, opening: Opening) -> Pipeli
     before = pipeline_gone_on(shown.pipeline, opening.pipeline, opening.moves)
     changes = breaking_changes(before, opening.pipeline)
     if not changes:
+        # A rollback keeps the number that a column had: no file of the epoch it goes back to has such a column.
+        expected = {next_beginning(newest), *(beginnings(newest.pipeline) if shown is not newest else ())}
+        begun = beginnings(opening.pipeline) - beginnings(before)
+        if begun - expected:
+            raise FencedError(
+                "another Dagster run has gone on with the stream while this one started, and its new columns begin "
+                f"elsewhere; nothing was changed: start it again. stream={shown.stream}, begun={sorted(begun)}, "
+                f"epoch={newest.epoch}"
+            )
         return opening.pipeline
     if shown.pipeline.delivers:
         raise IncompatibleStateError(

@@ -14,6 +14,7 @@ from dagster_ckpt.operators.shared.accumulators.accumulator import Accumulator, 
 from dagster_ckpt.operators.shared.accumulators.accumulator_plan import plan
 from dagster_ckpt.operators.shared.accumulators.aggregate_plan import AggregatePlan, Planner
 from dagster_ckpt.operators.shared.accumulators.counts import RowCount
+from dagster_ckpt.operators.shared.accumulators.since import planned_since
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class GroupedState:
         `planner` chooses what is kept in the row of a group.
         """
         types = {field.name: field.type for field in schema}
-        plans = tuple(planner(name, one, types, event_time) for name, one in aggregations.items())
+        plans = tuple(_planned(planner, name, one, types, event_time) for name, one in aggregations.items())
         needed = (RowCount(), *(one for each in plans for one in each.accumulators), *also)
         named = [name for one in aggregations.values() for name in one.read]
         values = tuple(dict.fromkeys(name for name in (*named, event_time) if name is not None))
@@ -89,6 +90,15 @@ class GroupedState:
             return rows
         row = pa.array(np.cumsum(found.present) - 1, mask=~found.present)
         return {name: column.take(row) for name, column in rows.items()}
+
+
+def _planned(
+    planner: Planner, name: str, one: Aggregation, types: Mapping[str, pa.DataType], event_time: str | None
+) -> AggregatePlan:
+    if one.since is None:
+        return planner(name, one, types, event_time)
+    # A table beside would be read for the keys of older rows too: all that it needs is in the row of the group.
+    return planned_since(plan(name, one, types, event_time), one.since)
 
 
 def columns_of(table: pa.Table) -> dict[str, pa.Array]:

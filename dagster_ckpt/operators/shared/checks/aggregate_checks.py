@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.agg import NOW, Aggregation, Function
 from dagster_ckpt.operators.shared.accumulators import sketches
 from dagster_ckpt.operators.shared.checks.updating_checks import check_changes, check_keys_stay
 
@@ -21,6 +21,7 @@ _NO_RETRACTION: Mapping[Function, str] = {
 def check_options(name: str, aggregation: Aggregation) -> None:
     """The options besides columns are valid, and the library that the function needs is installed."""
     where = f"aggregate={name}, column={aggregation.column}"
+    _check_since(aggregation.since, where)
     match aggregation.function:
         case Function.COLLECT:
             if not _is_whole(aggregation.limit, 1, 2**31 - 1):
@@ -60,12 +61,25 @@ def check_updating(aggregations: Mapping[str, Aggregation], schema: pa.Schema, e
     check_changes(schema)
     check_keys_stay(expire_after_us)
     for name, aggregation in aggregations.items():
+        if aggregation.since is not None:
+            raise InvalidPipelineError(
+                "the upstream table updates and deletes rows, and an aggregate that begins now would have rows taken "
+                f"back that it never had: leave since out, and rebuild the stream. aggregate={name}"
+            )
         if aggregation.function in _NO_RETRACTION:
             raise InvalidPipelineError(
                 "the upstream table updates and deletes rows, and this aggregate does not support retraction: "
                 f"{_NO_RETRACTION[aggregation.function]}, or aggregate a stream that only appends. aggregate={name}, "
                 f"function={aggregation.function}, column={aggregation.column}"
             )
+
+
+def _check_since(since: object, where: str) -> None:
+    if since not in (None, NOW) and not _is_whole(since, 0, 2**63 - 1):
+        raise InvalidPipelineError(
+            'since= is "now", for an aggregate that is added to a running stream and begins with its next epoch. '
+            f"{where}, since={since!r}"
+        )
 
 
 def _check_sketches(where: str) -> None:

@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.lsm.columns import gathered
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
@@ -150,14 +152,30 @@ def test_damage_is_found_where_and_when_a_column_is_first_used() -> None:
 
 def test_a_file_of_other_columns_than_its_table_is_refused() -> None:
     file = encode(run_of(HASHES, ROWS))
+    name = ROWS.schema.names[0]
     others = [
-        ROWS.select(ROWS.column_names[:3]),
-        ROWS.select(ROWS.column_names[:-1]),
-        ROWS.rename_columns(list("isbtdaxyz")),
+        ROWS.schema.append(pa.field("more", pa.int64(), nullable=False)),
+        ROWS.schema.set(0, pa.field(name, pa.list_(pa.int64()))),
     ]
     for other in others:
         with pytest.raises(CorruptStateError, match="other columns"):
-            decode(NAME, file.data, file.checksum, other.schema)
+            decode(NAME, file.data, file.checksum, other)
+
+
+def test_a_file_is_read_by_the_names_of_a_changed_table() -> None:
+    old = pa.table({"k": [1, 2, 3], "dropped": ["a", "b", "c"], "x": pa.array([0.5, None, 1.5], pa.float32())})
+    before = pa.StructArray.from_arrays([old["dropped"].chunk(0), old["x"].chunk(0)], names=["dropped", "x"])
+    file = encode(replace(run_of(np.arange(3, dtype=np.uint64), old), before_column=before))
+    now = pa.schema([("x", pa.float64()), ("k", pa.int64()), ("new", pa.int64()), ("text", pa.string())])
+    run = decode(NAME, file.data, file.checksum, now)
+    expected = pa.table({"x": [0.5, None, 1.5], "k": [1, 2, 3], "new": [None] * 3, "text": [None] * 3}, schema=now)
+    assert run.columns().equals(expected)
+    assert run.slice(1, 3).columns().equals(expected.slice(1))
+    [new, text] = run.columns_at(["new", "text"], np.array([2, 0]))
+    assert new.taken(np.array([2, 0])).equals(pa.array([None, None], pa.int64()))
+    assert gathered([text, text], [np.array([1]), np.array([0])]).equals(pa.array([None, None], pa.string()))
+    images = before_images_of(run, ["k"], now)
+    assert images.rows.equals(expected)
 
 
 def test_a_file_of_a_later_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

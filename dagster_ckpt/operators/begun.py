@@ -1,0 +1,61 @@
+"""`since="now"` as the number of the epoch after which an aggregate begins, the same as long as the stream has it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dagster_ckpt.operators.agg import NOW
+from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.registry import rebuilt
+from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
+
+_AGGREGATES = "aggregates"
+_SINCE = "since"
+
+
+def begins_now(step: Pipeline) -> bool:
+    """Whether an aggregate of the step has `since="now"`."""
+    aggregates: Any = step.parameters.get(_AGGREGATES, ())
+    return any(each.get(_SINCE) == NOW for each in aggregates)
+
+
+def begun(
+    operator: Operator | AppendOnly, code: object, before: Sequence[Pipeline], beginning: int
+) -> Operator | AppendOnly:
+    """The operator whose aggregates begin where the same ones of the steps `before` do, new ones at `beginning`.
+
+    `code` is the user's, as for `from_pipeline`.
+    """
+    if not begins_now(operator.pipeline):
+        return operator
+    aggregates: Any = operator.pipeline.parameters[_AGGREGATES]
+    known = [each for step in before if _are_alike(step, operator.pipeline) for each in _spelled(step)]
+    at = [_begins(each, known, beginning) for each in aggregates]
+    parameters = {**operator.pipeline.parameters, _AGGREGATES: at}
+    return rebuilt(replace(operator.pipeline, parameters=parameters), code)
+
+
+def _are_alike(step: Pipeline, other: Pipeline) -> bool:
+    return (step.operator, step.keys) == (other.operator, other.keys)
+
+
+def _spelled(step: Pipeline) -> list[Mapping[str, Any]]:
+    spelled: Any = step.parameters[_AGGREGATES]
+    return [each for each in spelled if isinstance(each.get(_SINCE), int)]
+
+
+def _begins(aggregate: Mapping[str, Any], known: Sequence[Mapping[str, Any]], beginning: int) -> Mapping[str, Any]:
+    """The aggregate with its beginning. One of the same name comes first: it may have got another."""
+    if aggregate.get(_SINCE) != NOW:
+        return aggregate
+    for unnamed in (False, True):
+        found = [each[_SINCE] for each in known if _bare(each, unnamed) == _bare(aggregate, unnamed)]
+        if found:
+            return {**aggregate, _SINCE: max(found)}
+    return {**aggregate, _SINCE: beginning}
+
+
+def _bare(aggregate: Mapping[str, Any], unnamed: bool) -> dict[str, Any]:  # noqa: FBT001
+    left_out = {_SINCE, "name"} if unnamed else {_SINCE}
+    return {name: value for name, value in aggregate.items() if name not in left_out}

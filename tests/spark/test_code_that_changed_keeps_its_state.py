@@ -1,0 +1,88 @@
+"""Changed aggregates, wider columns and another time to live: the state goes on, without the old input files."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import agg
+from dagster_ckpt import session as session_window
+from dagster_ckpt.errors import IncompatibleStateError
+from dagster_ckpt.runtime.declared.stream import Stream
+from tests.spark import input_files
+from tests.spark.streams import StreamUnderTest
+
+pytestmark = pytest.mark.slow
+
+OLD = pa.table(
+    {"k": ["a", "a", "b"], "v": pa.array([1, 2, 3], pa.int32()), "at": pa.array([1, 2, 3], pa.timestamp("s"))}
+)
+NEW = pa.table({"k": ["a", "c"], "v": pa.array([2**40, 5], pa.int64()), "at": pa.array([4, 5], pa.timestamp("s"))})
+SQL_OLD, SQL_NEW = "k string, v int, at timestamp", "k string, v bigint, at timestamp"
+Make = Callable[[Stream], Stream]
+
+
+def reading(session: SparkSession, folder: Path, schema: str) -> Stream:
+    return Stream(session.readStream.schema(schema).parquet(folder.as_uri()))
+
+
+def changed(spark: SparkSession, place: Path, before: Make, after: Make) -> StreamUnderTest:
+    """A stream that has read the old rows, which are no more, and then the new ones with other code."""
+    stream, folder = StreamUnderTest(spark, place), place / "rows"
+    folder.mkdir()
+    old = input_files.drop(folder, 0, OLD)
+    stream.run(lambda session: before(reading(session, folder, SQL_OLD)))
+    old.unlink()
+    input_files.drop(folder, 1, NEW)
+    stream.run(lambda session: after(reading(session, folder, SQL_NEW)))
+    return stream
+
+
+def by_key(stream: StreamUnderTest) -> dict[object, dict[str, object]]:
+    return {row.pop("k"): row for row in stream.rows()}
+
+
+def test_aggregates_change_and_a_column_gets_wider(spark: SparkSession, tmp_path: Path) -> None:
+    stream = changed(
+        spark,
+        tmp_path,
+        lambda rows: rows.key_by("k").aggregate(n=agg.count(), all=agg.sum("v"), most=agg.max("v")),
+        lambda rows: rows.key_by("k").aggregate(
+            total=agg.sum("v"), greatest=agg.max("v"), least=agg.min("v", since="now"), now=agg.count(since="now")
+        ),
+    )
+    assert by_key(stream) == {
+        "a": {"total": 2**40 + 3, "greatest": 2**40, "least": 2**40, "now": 1},
+        "b": {"total": 3, "greatest": 3, "least": None, "now": None},
+        "c": {"total": 5, "greatest": 5, "least": 5, "now": 1},
+    }
+
+
+def test_sessions_that_merge_over_the_change(spark: SparkSession, tmp_path: Path) -> None:
+    def sessions(rows: Stream, **more: agg.Aggregation) -> Stream:
+        timed = rows.with_watermark("at", "1 hour").key_by("k").window(session_window("10 minutes"), early=True)
+        return timed.aggregate(n=agg.count(), **more)
+
+    stream = changed(spark, tmp_path, sessions, lambda rows: sessions(rows, now=agg.sum("v", since="now")))
+    assert {row["k"]: (row["n"], row["now"]) for row in stream.rows()} == {"a": (3, 2**40), "b": (1, None), "c": (1, 5)}
+
+
+def test_a_key_lives_longer(spark: SparkSession, tmp_path: Path) -> None:
+    def living(rows: Stream, time: str) -> Stream:
+        timed = rows.with_watermark("at", "0 seconds").key_by("k", expire_after=time)
+        return timed.aggregate(total=agg.sum("v"))
+
+    stream = changed(spark, tmp_path, lambda rows: living(rows, "1 second"), lambda rows: living(rows, "1 hour"))
+    assert by_key(stream)["b"] == {"total": 3}
+
+
+def test_what_needs_the_past_says_what_can_be_done(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(IncompatibleStateError, match=r'_max\(v\), which needs all rows.*since="now" begins'):
+        changed(
+            spark,
+            tmp_path,
+            lambda rows: rows.key_by("k").aggregate(n=agg.count()),
+            lambda rows: rows.key_by("k").aggregate(n=agg.count(), most=agg.max("v")),
+        )
