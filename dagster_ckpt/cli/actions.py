@@ -17,29 +17,50 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("stream")
+@click.argument("streams", nargs=-1, required=True, metavar="STREAM...")
 @click.option(
-    "--epoch", type=argument_values.number, metavar="EPOCH", help="Which retained epoch; 0: the empty stream."
+    "--epoch", type=argument_values.number, metavar="EPOCH", help="Which retained or pinned epoch; 0: the empty stream."
 )
 @as_of_time
+@click.option("--pin", metavar="NAME", help="The epochs that a savepoint has pinned.")
 @fencing
 @unasked
 @asked
 def rollback(
-    request: Request, stream: str, *, epoch: int | None, as_of: datetime | None, fence: bool, yes: bool
+    request: Request,
+    streams: tuple[str, ...],
+    *,
+    epoch: int | None,
+    as_of: datetime | None,
+    pin: str | None,
+    fence: bool,
+    yes: bool,
 ) -> None:
-    """Roll STREAM back to an older epoch.
+    """Roll back to an older epoch: one STREAM, or several together.
 
-    Give --epoch or --as-of. Its next Dagster run continues from there. Streams that have read abandoned epochs stop
-    until you roll them back too. The check for a live writer may take one lease timeout.
+    Give --epoch, --as-of or --pin. The next Dagster run continues from there. Streams that have read abandoned epochs
+    stop until you roll them back too: name them here as well, with --as-of or --pin, to take all back to epochs that
+    belong together. The check for a live writer may take one lease timeout.
     """
     from dagster_ckpt.cli import confirmation
     from dagster_ckpt.cli.output import documents, text_tables
     from dagster_ckpt.cli.progress import shown_wait
 
-    if epoch is None and as_of is None:
-        raise click.UsageError("roll back to which epoch? Give --epoch or --as-of; epoch 0 is the empty stream.")
+    given = [each for each in (epoch, as_of, pin) if each is not None]
+    if not given:
+        raise click.UsageError("roll back to which epoch? Give --epoch, --as-of or --pin; epoch 0 is the empty stream.")
     at_one_epoch(epoch, as_of)
+    if len(given) > 1:
+        raise click.UsageError("give --epoch, --as-of or --pin, not several.")
+    if len(streams) > 1 or pin is not None:
+        if epoch is not None:
+            raise click.UsageError("an epoch is that of one stream: give several --as-of or --pin.")
+        confirm(confirmation.together(streams, as_of, pin), yes=yes)
+        with shown_wait(f"{', '.join(streams)}: rolling back, unless a writer is live"):
+            shown = request.store.rollback(streams, as_of, pin=pin, fence=fence)
+        request.show(text_tables.rolled_back, documents.rolled_back, list(shown.values()))
+        return
+    [stream] = streams
     history = request.store.stream(stream)
     if epoch is None:
         epoch = history.info(as_of=as_of).epoch
@@ -48,6 +69,27 @@ def rollback(
     with shown_wait(f"{stream}: rolling back, unless a writer is live"):
         info = history.rollback(epoch, fence=fence)
     request.show(text_tables.rollback, documents.rollback, info)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("streams", nargs=-1, required=True, metavar="STREAM...")
+@click.option(
+    "--wait", default="1 minute", show_default=True, metavar="TIME", help="How long to wait for epochs in work."
+)
+@asked
+def savepoint(request: Request, name: str, streams: tuple[str, ...], *, wait: str) -> None:
+    """Pin an epoch of each STREAM as NAME, after its writer has committed what it works on.
+
+    The epochs belong together if you name all streams of a chain. No writer is disturbed. `rollback STREAM... --pin
+    NAME` takes all of them back.
+    """
+    from dagster_ckpt.cli.output import documents, text_tables
+    from dagster_ckpt.cli.progress import shown_wait
+
+    with shown_wait(f"{', '.join(streams)}: waiting for the epochs in work"):
+        pins = request.store.savepoint(name, streams, wait)
+    request.show(text_tables.savepoint, documents.savepoint, pins)
 
 
 @click.command()
@@ -243,4 +285,4 @@ def reshard(request: Request, stream: str, *, shards: int, fence: bool, yes: boo
     request.show(text_tables.reshard, documents.reshard, info)
 
 
-COMMANDS = (rollback, pin, unpin, fork, gc, drain, unsubscribe, reshard)
+COMMANDS = (rollback, savepoint, pin, unpin, fork, gc, drain, unsubscribe, reshard)

@@ -1,11 +1,12 @@
 """The question before a rollback, with its consequences."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 
 from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history import EpochInfo, StreamHistory
-from dagster_ckpt.storage.writer.opening import check_can_go_back
 
 
 def rollback(history: StreamHistory, epoch: int) -> str:
@@ -16,13 +17,22 @@ def rollback(history: StreamHistory, epoch: int) -> str:
     return f"{what}? Later epochs are abandoned; their rows are read again from the sources.{stops}"
 
 
+def together(streams: Sequence[str], as_of: datetime | None, pin: str | None) -> str:
+    """What it means to take several streams back."""
+    moment = amounts.moment(as_of) + " UTC" if as_of is not None else f"the pin {pin}"
+    return (
+        f"Roll back {', '.join(streams)} to {moment}? Later epochs are abandoned; their rows are read again from the "
+        "sources. Other streams that have read them stop until you roll them back too."
+    )
+
+
 def _when(history: StreamHistory, epoch: int) -> str:
     named = f"epoch {epoch} of {history.name}"
     info = _info(history, epoch)
     if info is not None:
-        # A pinned or abandoned epoch can be readable and yet no target of a rollback.
+        # An abandoned epoch can be readable and yet no target of a rollback.
         with suppress(CorruptStateError):  # of the newest manifest: the rollback repairs it
-            check_can_go_back(history.manifest(), epoch)
+            history.check_can_go_back(epoch)
     return named if info is None else f"{named}, committed {amounts.moment(info.committed_at)} UTC"
 
 

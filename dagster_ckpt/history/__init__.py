@@ -14,6 +14,7 @@
 Several streams
     snapshot          several streams at one moment
     snapshot_search   finds the epochs of a snapshot
+    savepoint         pins several streams together, and takes them back
 
 Rooms
     info/             facts about epochs, pins, subscribers and writers

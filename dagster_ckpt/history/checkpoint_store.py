@@ -5,6 +5,9 @@ from datetime import datetime
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
+from dagster_ckpt.history.info.epoch_info import EpochInfo
+from dagster_ckpt.history.info.pin_info import PinInfo
+from dagster_ckpt.history.savepoint import epochs_pinned, named, pinned_together, taken_back
 from dagster_ckpt.history.snapshot import Snapshot
 from dagster_ckpt.history.snapshot_search import Choosing, Consistency, take_snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
@@ -15,17 +18,19 @@ from dagster_ckpt.protocol.object_names import (
     parts_of,
     parts_of_name,
 )
+from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.storage.stores.address import open_store
 
 
 class CheckpointStore:
-    """The streams at a URL such as `file:///data/checkpoints`. Needs neither Spark nor Dagster, and changes nothing.
+    """The streams at a URL such as `file:///data/checkpoints`. Needs neither Spark nor Dagster.
 
         store = CheckpointStore("file:///data/checkpoints")
         store.stream("delay_by_carrier").read(as_of="2013-01-05T12:00")
         store.snapshot(["delay_by_carrier", "late_carriers"], "aligned").read("late_carriers")
 
     What changes a stream is a method of its history, `store.stream(name)`: pin, rollback, fork, reshard, drain, ...
+    `savepoint` and `rollback` are for several streams together.
 
     `storage_options` may hold secrets: they are never shown. Raises `InvalidPipelineError` for a URL that cannot be a
     store.
@@ -89,6 +94,51 @@ class CheckpointStore:
             for name in named:
                 self.stream(name)  # for an unknown name, lists the streams there are
             raise
+
+    def savepoint(self, name: str, streams: Sequence[str], wait: Duration = "1 minute") -> dict[str, PinInfo]:
+        """Pin an epoch of each stream under one name: epochs that belong together, with all that was in work.
+
+            store.savepoint("before-migration", ["delay_by_carrier", "late_carriers"])
+            store.rollback(["delay_by_carrier", "late_carriers"], pin="before-migration")
+
+        Waits until each writer at work has committed the epoch that it is at. No writer is disturbed. Name all streams
+        of a chain, so that their epochs belong together, as those of an aligned `snapshot`.
+
+        Raises `InvalidPipelineError` for a name that is taken and where no epochs belong together, and
+        `StoreUnavailableError` where an epoch takes longer than `wait`: then nothing is pinned.
+        """
+        histories, wait_ms = self._named(streams), milliseconds(wait, "wait")
+
+        def aligned() -> Snapshot:
+            return self.snapshot(list(streams), "aligned", include_creating=True)
+
+        return pinned_together(histories, name, wait_ms, SystemClock(), aligned)
+
+    def rollback(
+        self,
+        streams: Sequence[str],
+        as_of: datetime | str | None = None,
+        *,
+        pin: str | None = None,
+        fence: bool = False,
+    ) -> dict[str, EpochInfo]:
+        """Take several streams back together: to the epochs that a `savepoint` has pinned, or to those of a time.
+
+        `as_of`: the newest epochs that belong together and had been committed by then. What reads another of the
+        streams goes back before it. `fence`, and what each rollback does, are as in `StreamHistory.rollback`.
+
+        All streams are checked before the first is changed. A crash leaves some as they were: do the same again.
+        """
+        histories = self._named(streams)
+        if (as_of is None) == (pin is None):
+            raise InvalidPipelineError(f"roll back to which epochs? Give as_of or pin. as_of={as_of!r}, pin={pin!r}")
+        if pin is not None:
+            return taken_back(histories, epochs_pinned(histories, pin), fence=fence)
+        return taken_back(histories, self.snapshot(list(streams), "aligned", as_of).epochs, fence=fence)
+
+    def _named(self, streams: Sequence[str]) -> dict[str, StreamHistory]:
+        named(streams)
+        return {name: self.stream(name) for name in streams}
 
     def _history(self, name: str) -> StreamHistory:
         """A stream's history, without checking that the stream exists."""

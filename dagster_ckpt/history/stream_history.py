@@ -43,7 +43,7 @@ from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
 from dagster_ckpt.storage.stores.retry import Patience
-from dagster_ckpt.storage.writer.opening import Takeover
+from dagster_ckpt.storage.writer.opening import Takeover, check_can_go_back
 from dagster_ckpt.tables import Keys, key_rows, raw_changes
 
 _PATIENCE = Patience(total_ms=5_000)  # a person waits: a writer's minute would look like a hang
@@ -310,12 +310,13 @@ class StreamHistory:
     def rollback(self, epoch: int, *, fence: bool = False) -> EpochInfo:
         """Make the stream show an older epoch again, from which its writer will go on; what readers see now.
 
-        What came after it is read again from the sources. 0 is the empty stream. Works also where the newest manifest
-        is damaged. The stream keeps its owner.
+        What came after it is read again from the sources. 0 is the empty stream. A pinned epoch may be retired long
+        since: keep its pin until the rollback is done. Works also where the newest manifest is damaged. The stream
+        keeps its owner.
 
         Raises `FencedError` while a writer lives, which takes a while to find out, unless `fence`: then that writer
         stops at its next commit, or within ten seconds where it has nothing to commit. Raises `InvalidPipelineError`
-        for an epoch that is not retained or was abandoned.
+        for an epoch that is neither retained nor pinned, or was abandoned.
         """
         chain = ManifestChain(self._chain.store, self._chain.clock)  # a writer's patience
         check_is_no_delivery(chain, "rolled back")
@@ -324,6 +325,10 @@ class StreamHistory:
         except CorruptStateError as error:
             raise advised(self._root, self._chain, self._name, error) from error
         return self.latest()
+
+    def check_can_go_back(self, epoch: int) -> None:
+        """Raise `InvalidPipelineError` for an epoch to which `rollback` cannot go back."""
+        check_can_go_back(self._chain, self._epochs.newest(), epoch)
 
     def writer(self) -> WriterInfo:
         """Who writes the stream, or wrote it last, and how far the epoch in work is.

@@ -75,6 +75,9 @@ def test_a_line_of_the_pages_does_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = shlex.split(as_of_now(line, store), comments=True)[1:]
+    if "--pin" in words:  # of the savepoint that the page shows before
+        streams = [word for word in words if word in store.streams()]
+        store.savepoint(words[words.index("--pin") + 1], streams)
     ran = CliRunner().invoke(main, words, input="y\n", env={"DAGSTER_CKPT_STORE": store.url})
     assert ran.exit_code == 0, ran.output
     assert ran.stdout

@@ -30,7 +30,7 @@ from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import read_status
 from dagster_ckpt.integration.step.already_live import Beside, live_run
 from dagster_ckpt.integration.step.run_watch import goes_on
-from dagster_ckpt.protocol.epochs.lineage import lineage
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage
 from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest.manifest import Owner
 from dagster_ckpt.protocol.object_names import lease_name, parts_of_name
@@ -367,7 +367,16 @@ def launch_by_hand(stream: "SimulatedStream") -> None:
         # the midst of a snapshot: few do, and its pin must be there still.
         midst = () if stream.reading is None else tuple(stream.reading.in_midst())
         often = (*(entry.epoch for entry in retained[:1]), *midst) * 3
-        from_epoch = chance.choice([EMPTY, *(entry.epoch for entry in retained), *often])
+        pinned = (
+            ()
+            if newest is None
+            else tuple(
+                shown.epoch
+                for shown in stream.oracle.pinned.values()
+                if shown.epoch < newest.epoch and not is_abandoned(newest, shown.epoch)
+            )
+        )
+        from_epoch = chance.choice([EMPTY, *(entry.epoch for entry in retained), *often, *pinned])
     take_over = chance.choice([Takeover.NEVER, Takeover.ALWAYS])
     if not dagster.is_crowded(stream):
         dagster.launch(stream, take_over=take_over, from_epoch=from_epoch)

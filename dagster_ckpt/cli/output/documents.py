@@ -123,6 +123,16 @@ def rollback(info: EpochInfo) -> Document:
     return _info(info)
 
 
+def rolled_back(infos: Sequence[EpochInfo]) -> Document:
+    """The epochs that several streams show now."""
+    return {"streams": [_info(info) for info in infos]}
+
+
+def savepoint(pins: Mapping[str, PinInfo]) -> Document:
+    """The pins of several streams that exist now."""
+    return {"pins": [{"stream": stream, **asdict(pin)} for stream, pin in pins.items()]}
+
+
 def pins(stream: str, pinned: Sequence[PinInfo]) -> Document:
     """The pins of a stream, by name."""
     return {"stream": stream, "pins": [asdict(pin) for pin in pinned]}

@@ -144,6 +144,18 @@ def rollback(info: EpochInfo) -> None:
     say(f"[bold]{escape(info.stream)}[/] shows epoch {info.epoch}; its next Dagster run continues from there.")
 
 
+def rolled_back(infos: Sequence[EpochInfo]) -> None:
+    """The epochs that several streams show now."""
+    for info in infos:
+        rollback(info)
+
+
+def savepoint(pins: Mapping[str, PinInfo]) -> None:
+    """The pins of several streams that exist now."""
+    for stream, pin in pins.items():
+        pinned(stream, pin)
+
+
 def pins(stream: str, pinned: Sequence[PinInfo]) -> None:
     """The pins of a stream."""
     now = amounts.now()

@@ -7,6 +7,7 @@ Reading order
     manifest_rules    the invariants, checked before every create
     well_formed       those of one manifest, whatever it follows
     compatibility     what changed between two pipelines, and whether state survives it
+    later_columns     the names of state columns that begin later than their table
     step_changes      which steps of a changed pipeline keep their state, and how the stream goes on
     source_moves      which source continues from which position
     append_merges     which files of an append-only table to merge

@@ -206,7 +206,7 @@ def _types(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]:
 
 def _same_keys(what: str, before: StateTableSpec, after: StateTableSpec) -> Iterator[str]:
     """The hash of a key depends on its type, and with it the key's place."""
-    for name in before.keys:
+    for name in set(before.keys).intersection(after.schema.names):
         was, now = before.schema.field(name).type, after.schema.field(name).type
         if widens(was, now) and not differs_in_nulls_alone(was, now):
             yield f"{what} {name} is part of the key, and was {was}, now it is {now}"

@@ -196,14 +196,20 @@ def rolled_back(parent: Manifest, target: Manifest | None, root_run: str, moves:
     """`parent`, just opened, made to show the epoch of `target` (None: epoch 0, the empty stream).
 
     The epochs in between are abandoned; they stay readable until retired. `root_run` requested the rollback, and is
-    recorded so that it is honoured only once.
+    recorded so that it is honoured only once. A target that was retired, and is from a pin, is retained again: as this
+    manifest shows it.
     """
     epoch = EMPTY if target is None else target.epoch
     shown = _emptied(parent) if target is None else _shown(parent, target, moves)
+    again = (
+        ()
+        if target is None or epoch in {entry.epoch for entry in parent.retained}
+        else (Retained(epoch, parent.version, target.time_ms),)
+    )
     return replace(
         shown,
         kind=ManifestKind.ROLLBACK,
-        retained=parent.retained,
+        retained=tuple(sorted((*again, *parent.retained), key=lambda entry: entry.epoch)),
         abandoned=abandoned_since(parent.abandoned, epoch, parent.epoch),
         rollbacks=(*parent.rollbacks, root_run)[-ROLLBACKS_MAX:],
     )

@@ -25,7 +25,7 @@ from dataclasses import replace
 from itertools import chain, repeat
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term
-from dagster_ckpt.protocol.epochs.lineage import bounded, lineage_epochs
+from dagster_ckpt.protocol.epochs.lineage import bounded, is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.manifest.manifest import (
     ChangeRef,
     Manifest,
@@ -263,12 +263,12 @@ def term_is_its_own_version(parent: Manifest, child: Manifest) -> bool:
 
 
 def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
-    """OPEN shows the parent's epoch, unchanged; ROLLBACK one of its lineage that the parent retains, or 0.
+    """OPEN shows the parent's epoch, unchanged; ROLLBACK one of its lineage that the parent retains or retired, or 0.
 
-    Sources may take the identities of the new pipeline.
+    One that was retired is from a pin. Sources may take the identities of the new pipeline.
     """
     if child.kind is ManifestKind.ROLLBACK:
-        shown = {EMPTY, *lineage_epochs(parent)}
+        shown = {EMPTY, *lineage_epochs(parent), *(entry.epoch for entry in _retained_again(parent, child))}
         undone = parent.epoch == child.epoch or any(
             entry.first == child.epoch + 1 and parent.epoch <= entry.last for entry in child.abandoned
         )
@@ -308,7 +308,21 @@ def a_reshard_moves_no_row(parent: Manifest, child: Manifest) -> bool:
 
 
 def retained_only_shrink(parent: Manifest, child: Manifest) -> bool:
-    return set(child.retained) <= set(parent.retained)
+    """But for the epoch that a rollback shows again."""
+    return set(child.retained) <= {*parent.retained, *_retained_again(parent, child)}
+
+
+def _retained_again(parent: Manifest, child: Manifest) -> tuple[Retained, ...]:
+    """The retired epoch of the parent's lineage to which the child goes back."""
+    return tuple(
+        entry
+        for entry in child.retained
+        if child.kind is ManifestKind.ROLLBACK
+        and (entry.epoch, entry.version) == (child.epoch, child.version)
+        and entry.epoch < parent.epoch
+        and not is_abandoned(parent, entry.epoch)
+        and entry.epoch not in {each.epoch for each in parent.retained}
+    )
 
 
 def _content(manifest: Manifest) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ beats meanwhile: so no other writer opens the stream until it is done, unless it
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import SHARDS_MAX, Nonce, Shard, can_be_shards
 from dagster_ckpt.lsm.compaction.resharded_runs import resharded as with_clips
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
@@ -68,7 +68,7 @@ def reshard(
         raise CorruptStateError(end.damage)
     _check(end, shards)
     pulse = Pulse(chain.clock, engine.io.timeout_ms)
-    writer = open_stream(chain.store, opening_by_hand(chain, end, "reshard", take_over), chain.clock, pulse)
+    writer = _opened(chain, end, take_over, pulse)
     try:
         _check(writer.manifest, shards)  # another process may have been quicker
         behind = _Behind(writer.manifest, progress, pulse)
@@ -78,6 +78,18 @@ def reshard(
         raise
     writer.close(f"resharded to {shards}")
     return manifest
+
+
+def _opened(chain: ManifestChain, newest: Manifest, take_over: Takeover, pulse: Pulse) -> StreamWriter:
+    """The stream, open with the pipeline that it has, also where a run changes that meanwhile."""
+    while True:
+        try:
+            return open_stream(chain.store, opening_by_hand(chain, newest, "reshard", take_over), chain.clock, pulse)
+        except IncompatibleStateError:
+            later = chain.newest()
+            if later is None or later.pipeline == newest.pipeline:
+                raise
+            newest = later
 
 
 def _check(newest: Manifest, shards: int) -> None:

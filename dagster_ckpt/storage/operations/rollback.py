@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.protocol.epochs.lineage import lineage
-from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.chain.damaged_end import known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.manual_opening import ROLLBACK, close_by_hand, opening_by_hand
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
-from dagster_ckpt.storage.writer.opening import Takeover, open_manifest
+from dagster_ckpt.storage.writer.opening import Takeover, open_manifest, target_of
 
 
 def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manifest:
@@ -22,17 +21,9 @@ def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manife
     end = chain.end()
     assert end is not None, "the stream exists"
     newest = known(end)
-    opening = replace(
-        opening_by_hand(chain, newest, ROLLBACK, take_over),
-        pipeline=_pipeline_at(chain, newest, epoch),
-        from_epoch=epoch,
-    )
+    opening = replace(opening_by_hand(chain, newest, ROLLBACK, take_over), from_epoch=epoch)
+    if epoch != EMPTY:
+        opening = replace(opening, pipeline=target_of(chain, newest, epoch).pipeline)
     manifest = open_manifest(chain, opening)
     close_by_hand(chain.store, manifest, f"rolled back to epoch {epoch}")
     return manifest
-
-
-def _pipeline_at(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Pipeline:
-    """The pipeline that made that epoch. For a missing epoch any will do: `open_manifest` refuses it."""
-    versions = [entry.version for entry in lineage(newest) if entry.epoch == epoch]
-    return newest.pipeline if epoch == EMPTY or not versions else chain.read(versions[0]).pipeline

@@ -13,7 +13,8 @@ from enum import StrEnum
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term, can_be_shards
-from dagster_ckpt.protocol.epochs.lineage import lineage, lineage_epochs, ranges
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage, lineage_epochs, ranges
+from dagster_ckpt.protocol.epochs.upstream import parse_backfill_pin
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import manifest_name
@@ -26,6 +27,7 @@ from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.protocol.transitions.well_formed import malformed
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.pins import read_pins
 from dagster_ckpt.storage.holders.subscribers import read_subscribers
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT, read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
@@ -181,7 +183,7 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
         return opened_with(_pipeline(chain, newest, newest, opening))
     if opening.from_epoch == EMPTY:
         return rolled_back(opened_with(opening.pipeline), None, opening.root_run)
-    target = _retained(chain, newest, opening.from_epoch)
+    target = target_of(chain, newest, opening.from_epoch)
     _check_sound(target, newest)
     return rolled_back(opened_with(_pipeline(chain, newest, target, opening)), target, opening.root_run, opening.moves)
 
@@ -202,20 +204,35 @@ def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening:
     return successor
 
 
-def _retained(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
-    check_can_go_back(newest, epoch)
+def target_of(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
+    """The manifest that shows a retained or pinned epoch to which the stream can go back.
+
+    Keep the pin until the rollback is done: only then does the stream's newest manifest keep the epoch's files.
+    """
+    pinned = check_can_go_back(chain, newest, epoch)
+    if pinned is not None:
+        return pinned
     return chain.read(next(entry.version for entry in lineage(newest) if entry.epoch == epoch))
 
 
-def check_can_go_back(newest: Manifest, epoch: int) -> None:
-    """Raise `InvalidPipelineError` if the stream of this newest manifest cannot go back to the epoch."""
-    if epoch not in {EMPTY, *lineage_epochs(newest)}:
-        raise InvalidPipelineError(
-            f"the stream cannot go back to an epoch that is not retained, or that an earlier rollback left behind: "
-            f"choose another, or 0 for the empty stream. One that can still be read, such as a pinned one, can be "
-            f"forked. epoch={epoch}, current={newest.epoch}, retained={ranges(lineage_epochs(newest)) or 'none'}, "
-            f"stream={newest.stream!r}"
-        )
+def check_can_go_back(chain: ManifestChain, newest: Manifest, epoch: int) -> Manifest | None:
+    """The manifest of a pin, where that alone keeps the epoch; None where the stream does.
+
+    Raises `InvalidPipelineError` if the stream of this newest manifest cannot go back to the epoch.
+    """
+    if epoch in {EMPTY, *lineage_epochs(newest)}:
+        return None
+    # Pins that a fork or a subscriber lets go of by itself keep nothing for others.
+    shown = [pin.manifest for pin in read_pins(chain) if pin.fork is None and parse_backfill_pin(pin.name) is None]
+    there = {each.epoch: each for each in shown if each.epoch < newest.epoch and not is_abandoned(newest, each.epoch)}
+    if epoch in there:
+        return there[Epoch(epoch)]
+    raise InvalidPipelineError(
+        f"the stream cannot go back to an epoch that is neither retained nor pinned, or that an earlier rollback left "
+        f"behind: choose another, or 0 for the empty stream. One that can still be read can be forked. epoch={epoch}, "
+        f"current={newest.epoch}, retained={ranges(lineage_epochs(newest)) or 'none'}, "
+        f"pinned={ranges(there) or 'none'}, stream={newest.stream!r}"
+    )
 
 
 def _check_sound(manifest: Manifest, newest: Manifest) -> None:

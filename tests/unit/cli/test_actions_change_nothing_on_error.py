@@ -67,11 +67,13 @@ COMMANDS = [
     Line("snapshot STREAM", stopped_by=(NEWEST_MANIFEST,)),
     Line("unsubscribe STREAM reader --yes"),
     Line("pin STREAM other --epoch EPOCH", stopped_by=(NEWEST_MANIFEST, RETAINED_MANIFEST)),
+    Line("savepoint together STREAM", stopped_by=(NEWEST_MANIFEST,)),
     Line("unpin STREAM kept --yes"),
     Line("fork STREAM dev --epoch EPOCH --yes", stopped_by=(RETAINED_MANIFEST,)),
     Line("gc STREAM --yes", stopped_by=(NEWEST_MANIFEST, RETAINED_MANIFEST, THE_PIN)),
     Line("drain STREAM", stopped_by=(NEWEST_MANIFEST,)),
     Line("rollback STREAM --epoch EPOCH --yes", stopped_by=(RETAINED_MANIFEST,), beside_a_writer=False),
+    Line("rollback STREAM --pin kept --yes", stopped_by=(RETAINED_MANIFEST, THE_PIN), beside_a_writer=False),
     Line("reshard STREAM --shards 8 --yes", stopped_by=(NEWEST_MANIFEST,), beside_a_writer=False),
 ]
 OTHERWISE = {

@@ -159,7 +159,7 @@ def test_a_rollback_to_what_is_not_there_is_refused(command: Command, epoch: str
         assert "[y/N]" not in result.stderr
 
 
-def test_a_rollback_to_an_epoch_that_is_only_readable_is_refused_before_the_question(tmp_path: Path) -> None:
+def test_a_rollback_to_an_abandoned_epoch_is_refused_before_the_question(tmp_path: Path) -> None:
     made = MadeStream(tmp_path.as_uri(), "delays", retained=2)
     for delay in range(4):
         made.commit(departures({"UA": [float(delay)]}))
@@ -168,13 +168,14 @@ def test_a_rollback_to_an_epoch_that_is_only_readable_is_refused_before_the_ques
     made.close()
     words = ["--store", made.url, "rollback", "delays", "--epoch"]
     assert CliRunner().invoke(main, [*words, "4", "--yes"]).exit_code == 0
-    for pinned_or_abandoned in ("2", "5"):
-        for yes in ([], ["--yes"]):
-            result = CliRunner().invoke(main, [*words, pinned_or_abandoned, *yes])
-            assert result.exit_code == 1
-            assert "such as a pinned one, can be forked" in result.stderr
-            assert "[y/N]" not in result.stderr
-    forked = CliRunner().invoke(main, ["--store", made.url, "fork", "delays", "dev", "--epoch", "2", "--yes"])
+    for yes in ([], ["--yes"]):
+        result = CliRunner().invoke(main, [*words, "5", *yes])
+        assert result.exit_code == 1
+        assert "One that can still be read can be forked" in result.stderr
+        assert "pinned=2" in result.stderr
+        assert "[y/N]" not in result.stderr
+    assert CliRunner().invoke(main, [*words, "2", "--yes"]).exit_code == 0
+    forked = CliRunner().invoke(main, ["--store", made.url, "fork", "delays", "dev", "--epoch", "5", "--yes"])
     assert forked.exit_code == 0, forked.output
 
 

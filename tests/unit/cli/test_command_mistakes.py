@@ -48,7 +48,7 @@ def test_what_cannot_be_done_ends_with_1_and_the_reason(command: Command, words:
         (["changes", "flights/delays"], "after which epoch? Give --after or --after-as-of"),
         (["changes", "x", "--after", "1", "--after-as-of", "2013-01-01"], "give --after or --after-as-of, not both."),
         (["changes", "x", "--after", "1", "--until", "2", "--until-as-of", "2013-01-01"], "--until or --until-as-of"),
-        (["rollback", "departures", "--yes"], "back to which epoch? Give --epoch or --as-of"),
+        (["rollback", "departures", "--yes"], "back to which epoch? Give --epoch, --as-of or --pin"),
         (["reshard", "departures", "--shards", "3", "--yes"], "'--shards': 3 is not a power of two from 1 to 4096."),
         (["gc", "--grace-period", "soon", "--yes"], "'--grace-period': 'soon' is not a length of time such as '30s'"),
     ],

@@ -9,17 +9,20 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, FencedError, InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.operators import AppendOnly, Operator
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS
 from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest.manifest import EpochRange, ManifestKind
 from dagster_ckpt.protocol.object_names import manifest_name
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.operations import manual_opening
+from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
-from tests.unit.history.made_streams import MadeStream, append, departures
+from tests.unit.history.made_streams import MadeStream, aggregate, append, departures
 
 NAME = "delays"
 
@@ -174,3 +177,65 @@ def test_a_damaged_target_is_refused_and_says_which_epoch_is_good(stream: MadeSt
         history.latest()
     history.rollback(2)
     assert flights(history) == [1]
+
+
+@pytest.mark.parametrize("operator", [aggregate(), append()], ids=["keyed", "append-only"])
+def test_a_pinned_epoch_is_restored_long_after_it_was_retired(operator: Operator | AppendOnly, tmp_path: Path) -> None:
+    made = MadeStream(tmp_path.as_uri(), NAME, operator, retained=2)
+    first = made.commit(departures({"UA": [1.0], "AA": [2.0]}))
+    history = CheckpointStore(made.url).stream(NAME)
+    then, pinned = history.read(), history.pin(first, "before-migration")
+    for delay in range(8):
+        made.commit(departures({"UA": [delay]}))
+    made.close()
+    collect(made)
+    assert first not in [each.epoch for each in history.manifest().retained]
+    shown = history.rollback(first)
+    assert (shown.epoch, shown.version, shown.current, shown.committed_at) == (
+        first,
+        history.manifest().version,
+        True,
+        pinned.committed_at,
+    )
+    history.unpin("before-migration")
+    collect(made)
+    assert history.read().equals(then)
+    assert history.verify().whole
+    made.open()
+    last = made.commit(departures({"B6": [3.0]}))
+    assert history.read(first).equals(then)
+    changes = history.changes(after=first)
+    assert changes["carrier"].to_pylist() == ["B6"]
+    assert changes["_epoch"].to_pylist() == [last]
+    made.close()
+    history.rollback(first)
+    assert history.read().equals(then)
+
+
+def test_a_run_goes_back_to_a_pinned_epoch_too(tmp_path: Path) -> None:
+    made = MadeStream(tmp_path.as_uri(), NAME, retained=1)
+    first = made.commit(departures({"UA": [1.0]}))
+    history = CheckpointStore(made.url).stream(NAME)
+    history.pin(first, "kept")
+    made.commit(departures({"UA": [1.0]}))
+    assert made.open(from_epoch=first).epoch == first
+    assert flights(history) == [1]
+
+
+def test_a_pin_of_what_a_rollback_left_behind_is_no_target(stream: MadeStream, history: StreamHistory) -> None:
+    history.pin(4, "left-behind")
+    stream.close()
+    history.rollback(3)
+    stream.retained = 1
+    stream.open()
+    for _ in range(3):
+        stream.commit(departures({"UA": [0.0]}))
+    stream.close()
+    with pytest.raises(InvalidPipelineError, match=r"neither retained nor pinned, or .*pinned=none"):
+        history.rollback(4)
+
+
+def collect(stream: MadeStream) -> None:
+    """Remove all garbage, without a grace period."""
+    root = open_store(stream.url)
+    Collector(ManifestChain(folder_store(root, NAME), SystemClock()), root, grace_ms=0).collect()

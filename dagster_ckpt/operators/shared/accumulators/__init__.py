@@ -8,6 +8,7 @@ Reading order
     bag_plans         that of aggregates which need all values of a group
     updating_plan     the same where rows are retracted
     output_columns    output columns from state columns
+    since             the same for an aggregate that begins later than its stream
     partials          what SQL may compute of rows before they reach their task
     grouped_state     the accumulators of each key, window or session, as a table
 

@@ -234,8 +234,8 @@ def test_every_aggregate_has_its_function(function: Function) -> None:
         ("count", r"write count\(\) for the number of rows.*aggregate=made, given=count"),
         ({}, r"one function of a column.*aggregate=made, given=\[\]"),
         ({"sum": "a", "avg": "a"}, r"one function of a column.*given=\['sum', 'avg'\]"),
-        ({"collect": "a"}, r"collect takes \['limit', 'by'\].*options=\[\], missing=\['limit'\]"),
-        ({"sum": "a", "by": "b"}, r"sum takes \[\].*options=\['by'\], missing=\[\]"),
+        ({"collect": "a"}, r"collect takes \['limit', 'by', 'since'\].*options=\[\], missing=\['limit'\]"),
+        ({"sum": "a", "by": "b"}, r"sum takes \['since'\].*options=\['by'\], missing=\[\]"),
     ],
 )
 def test_an_aggregate_that_does_not_fit_is_refused(given: Any, error: str) -> None:
