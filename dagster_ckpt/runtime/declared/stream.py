@@ -77,6 +77,9 @@ class Stream:
     are one stream, and commit together. What Spark does with rows one by one (`where`, `select`, ...) stands anywhere
     between them.
 
+    `initial` are rows that the stream begins with, of a DataFrame that is no stream: the past, which the source no
+    longer has, or the state of another system. They are the stream's first epoch; the source follows.
+
     Returned as it is, a stream is append-only: each input row once. The DataFrame may use Spark's stateless steps and
     joins with static tables; one that keeps state is refused before the first epoch.
 
@@ -96,12 +99,18 @@ class Stream:
     earlier: Earlier | None = None
     columns: tuple[tuple[str, str], ...] = ()
     work: str = ""
+    initial: "DataFrame | None" = None
 
     def __post_init__(self) -> None:
         if self.earlier is not None or self.upstream is not None or self.step is not None or self.work:
             return
         query = as_steps(self.frame)
         if query is not None:  # what Spark would keep state for is steps: this stream is behind them
+            if self.initial is not None:
+                raise InvalidPipelineError(
+                    "initial rows are those of a source: give them to the Stream of its DataFrame, as it is read. "
+                    f"columns={self.frame.columns}"
+                )
             rows = rows_of(query)
             for name in ("frame", "upstream", "earlier", "work"):
                 object.__setattr__(self, name, getattr(rows, name))
@@ -207,7 +216,8 @@ class Stream:
         if earlier is not None:
             done.check_partitions()
         if self.upstream is None or not self.updating:
-            return replace(self, frame=frame, earlier=earlier)
+            initial = None if self.initial is None else work(self.initial)
+            return replace(self, frame=frame, earlier=earlier, initial=initial)
         described = done.text if describe is None else describe(frame)
         done.check_judges_by_values(described)
         described = done.with_zone(described)

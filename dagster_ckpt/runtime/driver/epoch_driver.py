@@ -125,6 +125,13 @@ class EpochDriver:
         acks = self._acks(frame, assignments)
         self._report(self._made(acks, self._known_positions(), self._last_batch, began_ms))
 
+    def begin(self, frame: DataFrame, assignments: Assignments) -> None:
+        """Make a stream's first epoch, of rows that it begins with. As safe as `work`.
+
+        `frame` is `shard_replies` of these rows. A crash before the commit leaves an empty stream, which begins again.
+        """
+        self.emit_due(frame, assignments)
+
     def restart_steps(self, frame: DataFrame, assignments: Assignments, change: StepChange) -> None:
         """Make the first epoch of changed steps, without input. As safe as `work`: a crash leaves the old steps or it.
 

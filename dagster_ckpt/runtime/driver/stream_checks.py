@@ -17,7 +17,7 @@ from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_agg
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.protocol.transitions.later_columns import next_beginning
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
-from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow
+from dagster_ckpt.runtime.declared.pipeline import Dataflow, arrow_schema, build_dataflow
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream
@@ -43,6 +43,11 @@ class CheckedStream:
     def readers(self) -> Counter[int | None]:
         """How many inputs read each step."""
         return Counter(each.step for operator in self.dataflow.operators for each in operator.pipeline.inputs)
+
+    @property
+    def has_initial_rows(self) -> bool:
+        """Whether a source has rows that the stream begins with."""
+        return any(each.initial is not None for each in self.stream.sources)
 
     @property
     def begins_now(self) -> bool:
@@ -102,7 +107,30 @@ def _analysed(asset: str, stream: object) -> tuple[Stream, Sequence[Any]]:
                 "the DataFrame was made with another SparkSession, or one whose settings were changed: make it from "
                 f"the `spark` that the asset's function is given, as it is. asset={asset}"
             )
+        if each.initial is not None:
+            _check_initial(asset, each.frame, each.initial)
     return running, plans
+
+
+def _check_initial(asset: str, frame: DataFrame, initial: object) -> None:
+    """The rows that a stream begins with are those of a table, and have the source's columns."""
+    if not isinstance(initial, DataFrame) or initial.isStreaming:
+        raise InvalidPipelineError(
+            "initial is a DataFrame that is no stream: read it with spark.read, not readStream. "
+            f"asset={asset}, initial={initial!r}"
+        )
+    wanted, there = arrow_schema(asset, frame.schema), arrow_schema(asset, initial.schema)
+    wrong = [
+        f"{field.name}: {field.type}, not {there.field(field.name).type if field.name in there.names else 'missing'}"
+        for field in wanted
+        if field.name not in there.names or there.field(field.name).type != field.type
+    ]
+    if wrong or len(there) != len(wanted):
+        more = [name for name in there.names if name not in wanted.names]
+        raise InvalidPipelineError(
+            "the initial rows have other columns than the source: select and cast them. "
+            f"asset={asset}, wrong={wrong}, more={more}"
+        )
 
 
 def _planned(asset: str, running: Stream, plans: Sequence[Any]) -> CheckedStream:
@@ -131,6 +159,14 @@ def with_beginnings(checked: CheckedStream, chain: ManifestChain) -> CheckedStre
         for step, operator in zip(checked.stream.steps, checked.dataflow.operators, strict=True)
     )
     return replace(checked, dataflow=Dataflow(operators))
+
+
+def initial_rows(checked: CheckedStream) -> list[DataFrame]:
+    """The rows that the stream begins with, of each input that reads a source: none of one without `initial`."""
+    return [
+        each.frame.sparkSession.createDataFrame([], each.frame.schema) if each.initial is None else each.initial
+        for each in checked.stream.sources
+    ]
 
 
 def stages_of(checked: CheckedStream, setup: Callable[[int, Stream], TaskSetup]) -> tuple[Stage, ...]:

@@ -21,7 +21,7 @@ from dagster_ckpt.errors import (
     StoreUnavailableError,
 )
 from dagster_ckpt.history.damage.damage_advice import advised
-from dagster_ckpt.ids import Epoch
+from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest.codec import FILE_SEEN, FILES_SEEN
@@ -44,6 +44,7 @@ from dagster_ckpt.runtime.driver.stream_checks import (
     cannot_run,
     check_stream,
     event_times_of,
+    initial_rows,
     stages_of,
     with_beginnings,
 )
@@ -59,7 +60,13 @@ from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import is_alive
 from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.spark.wide_rows import limit_batches, plan_wide_rows
-from dagster_ckpt.runtime.task.dataflow import Stage, rows_of_sources, shard_replies_of_own_epoch
+from dagster_ckpt.runtime.task.dataflow import (
+    Stage,
+    on_initial,
+    rows_of_sources,
+    shard_replies,
+    shard_replies_of_own_epoch,
+)
 from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import check_cache
@@ -289,6 +296,9 @@ class _Run:
             if (steps := self._writer.changed_pipeline) is not None:
                 query.start_if_idle(partial(self._restart_steps, driver, steps))
                 self._await_idle(query)
+            if self._checked.has_initial_rows and self._writer.manifest.epoch == EMPTY:
+                query.start_if_idle(partial(self._begin, driver))
+                self._await_idle(query)
             query.start(self._stream_writer(checkpoint))
             self._pulse.sign()
             gauge.begin()
@@ -377,6 +387,11 @@ class _Run:
         stages = [replace(stage, setup=replace(stage.setup, changed=steps)) for stage in self._plans.stages]
         frame = shard_replies_of_own_epoch(self._session, stages, self._replies, change.kept)
         driver.restart_steps(frame, self._plans.assignments, change)
+
+    def _begin(self, driver: EpochDriver) -> None:
+        """Make the first epoch of the rows that the stream begins with."""
+        stages = on_initial(self._plans.stages, initial_rows(self._checked))
+        driver.begin(shard_replies(stages, self._replies), self._plans.assignments)
 
     def _emit_due(self, driver: EpochDriver) -> None:
         replies = shard_replies_of_own_epoch(self._session, self._plans.stages, self._replies)

@@ -107,6 +107,11 @@ def on_rows(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
     ]
 
 
+def on_initial(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
+    """The stages over other rows of each input that reads a source; they have its columns, in any order."""
+    return on_rows(stages, [_numbered(own, names) for own, (_, names) in zip(rows, source_inputs(stages), strict=True)])
+
+
 def source_inputs(
     stages: Sequence[Stage],
 ) -> list[tuple[Callable[[Sequence[DataFrame]], DataFrame], Sequence[str]]]:

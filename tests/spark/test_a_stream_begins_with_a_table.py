@@ -1,0 +1,109 @@
+"""`Stream(df, initial=past)`: the first epoch is made of a table, and the source follows."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import agg
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter
+from tests.spark.streams import StreamUnderTest
+from tests.spark.test_several_steps import Crash, drop
+
+pytestmark = pytest.mark.slow
+
+PAST = [("o1", "a", 5), ("o2", "b", 7), ("o3", "a", 1)]
+LATER = [("o3", "a", 1), ("o4", "c", 2), ("o5", "a", 100)]
+Steps = Callable[[Stream], Stream]
+
+
+def rows_of(session: SparkSession, folder: Path, past: list[tuple[str, str, int]] | None = None) -> Stream:
+    schema = "order string, shop string, amount long"
+    reader = session.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    # In another order: columns go by their names.
+    initial = None if past is None else session.createDataFrame(past, schema).select("amount", "order", "shop")
+    return Stream(reader.parquet(str(folder)), initial=initial)
+
+
+def totals(rows: Stream) -> Stream:
+    return rows.where("amount > 1").key_by("shop").aggregate(total=agg.sum("amount"), orders=agg.count())
+
+
+def of_distinct_orders(rows: Stream) -> Stream:
+    once = rows.key_by("order").deduplicate().key_by("shop").aggregate(total=agg.sum("amount"))
+    return once.aggregate(shops=agg.count(), all=agg.sum("total"))
+
+
+def as_they_are(rows: Stream) -> Stream:
+    return rows
+
+
+@pytest.mark.parametrize("steps", [totals, of_distinct_orders, as_they_are])
+def test_its_table_is_that_of_past_and_later_rows(spark: SparkSession, tmp_path: Path, steps: Steps) -> None:
+    stream, all_at_once = StreamUnderTest(spark, tmp_path / "one"), StreamUnderTest(spark, tmp_path / "all")
+    drop(tmp_path / "past", 0, PAST)
+    drop(tmp_path / "later", 1, LATER)
+    for _ in range(2):
+        stream.run(lambda session: steps(rows_of(session, tmp_path / "later", PAST)))
+    drop(tmp_path / "past", 1, LATER)
+    all_at_once.run(lambda session: steps(rows_of(session, tmp_path / "past")))
+    assert sorted(map(repr, stream.rows())) == sorted(map(repr, all_at_once.rows()))
+    manifest = stream.epochs[0].manifest
+    assert manifest.statistics.rows_in == len(PAST) - (steps is totals)
+    assert [position.current for position in manifest.sources] == [None]
+    assert stream.history().manifest().statistics.total_rows_in == (4 if steps is totals else 6)
+
+
+def test_a_crash_before_the_first_epoch_begins_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = StreamUnderTest(spark, tmp_path)
+    (tmp_path / "later").mkdir()
+
+    def run() -> None:
+        stream.run(lambda session: totals(rows_of(session, tmp_path / "later", PAST)))
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamWriter, "commit", crash)
+        with pytest.raises(Crash):
+            run()
+    assert stream.history().latest().epoch == 0
+    for _ in range(2):  # without any row of the source
+        run()
+    assert {row["shop"]: row["total"] for row in stream.rows()} == {"a": 5, "b": 7}
+    stream.history().rollback(0)
+    run()
+    assert {row["shop"]: row["total"] for row in stream.rows()} == {"a": 5, "b": 7}
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (["order", "shop"], r"amount: int64, not missing"),
+        (["order", "shop", "CAST(amount AS int) AS amount"], r"amount: int64, not int32"),
+        (["*", "1 AS more"], r"more=\['more'\]"),
+    ],
+)
+def test_other_columns_are_named(spark: SparkSession, tmp_path: Path, columns: list[str], told: str) -> None:
+    def made(session: SparkSession) -> Stream:
+        rows = rows_of(session, tmp_path, PAST)
+        assert rows.initial is not None
+        return totals(Stream(rows.frame, initial=rows.initial.selectExpr(*columns)))
+
+    with pytest.raises(InvalidPipelineError, match=f"the initial rows have other columns.*{told}"):
+        StreamUnderTest(spark, tmp_path).run(made)
+
+
+def test_a_stream_is_no_table(spark: SparkSession, tmp_path: Path) -> None:
+    def made(session: SparkSession) -> Stream:
+        rows = rows_of(session, tmp_path)
+        return totals(Stream(rows.frame, initial=rows.frame))
+
+    with pytest.raises(InvalidPipelineError, match="initial is a DataFrame that is no stream"):
+        StreamUnderTest(spark, tmp_path).run(made)
