@@ -86,3 +86,34 @@ def test_what_needs_the_past_says_what_can_be_done(spark: SparkSession, tmp_path
             lambda rows: rows.key_by("k").aggregate(n=agg.count()),
             lambda rows: rows.key_by("k").aggregate(n=agg.count(), most=agg.max("v")),
         )
+
+
+def query(rows: Stream, select: str, condition: str = "") -> Stream:
+    rows.frame.createOrReplaceTempView("rows")
+    return Stream(rows.frame.sparkSession.sql(f"SELECT {select} FROM rows GROUP BY k{condition}"))
+
+
+@pytest.mark.parametrize("condition", ["", " HAVING count(*) > 0"])
+def test_a_querys_aggregates_change(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    stream = changed(
+        spark,
+        tmp_path,
+        lambda rows: query(rows, "k, count(*) AS n, max(v) AS most, sum(v) AS total", condition),
+        lambda rows: query(rows, "sum(v) AS all, k, count(v) AS rows", condition),
+    )
+    assert by_key(stream) == {
+        "a": {"all": 2**40 + 3, "rows": 3},
+        "b": {"all": 3, "rows": 1},
+        "c": {"all": 5, "rows": 1},
+    }
+
+
+def test_another_expression_below_a_querys_aggregate_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """The query numbers what it computes below: the same number may be another expression."""
+    with pytest.raises(IncompatibleStateError, match="what Spark does with the rows of the input was"):
+        changed(
+            spark,
+            tmp_path,
+            lambda rows: query(rows, "k, sum(v + 1) AS one, sum(v * 2) AS two"),
+            lambda rows: query(rows, "k, sum(v * 2) AS two"),
+        )

@@ -40,7 +40,8 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     column of a state table must stay nullable, since it may hold nulls; any other column need not.
 
     The aggregates of groups, windows and sessions may change as far as the state has what they need: one may be dropped
-    or renamed, one may come that is made of columns that the state has, or that begins now (`later_columns`).
+    or renamed, one may come that is made of columns that the state has, or that begins now (`later_columns`). Where
+    another step reads them they stay: its state is made of their columns, which it may know by position.
 
     A delivery must stay one of the same stream and mode. The rest is in its destination, which judges it.
 
@@ -51,15 +52,22 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     if not before.before:
         return step_changes(before, after)
     steps = enumerate(zip(before.steps, after.steps, strict=True), 1)
-    return tuple(f"step {number}: {each}" for number, (was, now) in steps for each in step_changes(was, now))
+    return tuple(
+        f"step {number}: {each}"
+        for number, (was, now) in steps
+        for each in step_changes(was, now, is_read=number <= len(before.before))
+    )
 
 
-def step_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
-    """The same of one step, whatever the steps before it are."""
-    return tuple(_changes(before, after))
+def step_changes(before: Pipeline, after: Pipeline, *, is_read: bool = False) -> tuple[str, ...]:
+    """The same of one step, whatever the steps before it are.
+
+    `is_read`: another step reads its rows, and has state that is made of these columns.
+    """
+    return tuple(_changes(before, after, is_read=is_read))
 
 
-def _changes(before: Pipeline, after: Pipeline) -> Iterator[str]:
+def _changes(before: Pipeline, after: Pipeline, *, is_read: bool) -> Iterator[str]:
     if before.operator != after.operator:
         yield f"the operator was {before.operator}, now it is {after.operator}"
         return
@@ -70,7 +78,8 @@ def _changes(before: Pipeline, after: Pipeline) -> Iterator[str]:
         return
     if before.keys != after.keys:
         yield f"the key was {_listed(before.keys)}, now it is {_listed(after.keys)}"
-    yield from _parameters("", _that_stay(before, after), _that_stay(after, before))
+    stay = (_that_stay(one, other, is_read=is_read) for one, other in ((before, after), (after, before)))
+    yield from _parameters("", *stay)
     yield from _beside(before, after)
     yield from _inputs(before.inputs, after.inputs)
     by_column = after.operator in _BY_COLUMN
@@ -78,13 +87,13 @@ def _changes(before: Pipeline, after: Pipeline) -> Iterator[str]:
     yield from _tables(before.tables, after.tables, _aggregates(after), by_column=by_column, begins_now=begins_now)
     was, now = before.own.output, after.own.output
     yield from _types("column", was, now)
-    if before.tables and not by_column:
+    if before.tables and (is_read or not by_column):
         yield from _names("column", was, now)
 
 
-def _that_stay(one: Pipeline, other: Pipeline) -> dict[str, object]:
+def _that_stay(one: Pipeline, other: Pipeline, *, is_read: bool) -> dict[str, object]:
     """The parameters of `one` that must be those of `other`."""
-    free = {AGGREGATES} if one.operator in _OF_GROUPS else set()
+    free = {AGGREGATES} if one.operator in _OF_GROUPS and not is_read else set()
     if one.operator in _EXPIRING and None not in (
         one.parameters.get(_EXPIRE_AFTER),
         other.parameters.get(_EXPIRE_AFTER),

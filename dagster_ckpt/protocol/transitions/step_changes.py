@@ -1,7 +1,8 @@
 """Which steps of a changed pipeline keep their state, and how the stream goes on with the others empty.
 
-A step is kept if neither it nor any step that feeds it has changed. Every other step begins with empty state tables and
-the whole table of each kept step that it reads, in one epoch that reads no source:
+A step is kept if no step that feeds it has changed, and its state has what its code needs (`compatibility`). Its own
+columns may be others then, and what reads them is not kept. Every other step begins with empty state tables and the
+whole table of each kept step that it reads, in one epoch that reads no source:
 
     before that epoch's manifest   the stream as it was: the old steps, their table, the old positions
     after it                       the new steps, whose state has all rows that were ever read; the same positions
@@ -181,22 +182,27 @@ def named(pipeline: Pipeline, number: int) -> str:
 def _kept(before: Pipeline, after: Pipeline) -> dict[int, int]:
     """For each new step that is kept, the old one."""
     kept: dict[int, int] = {}
+    alike: dict[int, int] = {}  # with the same columns
     for number, now in enumerate(after.steps):
         free = [old for old in range(len(before.steps)) if old not in kept.values()]
         free.sort(key=lambda old: old != number)  # of equal steps the one in its place
-        same = (old for old in free if _same(before.steps[old], now, kept))
-        found = next(same, None)
-        if found is not None:
-            kept[number] = found
+        for is_read in (True, False):
+            same = (old for old in free if _same(before.steps[old], now, alike, is_read=is_read))
+            found = next(same, None)
+            if found is not None:
+                kept[number] = found
+                if is_read:
+                    alike[number] = found
+                break
     return kept
 
 
-def _same(was: Pipeline, now: Pipeline, kept: dict[int, int]) -> bool:
+def _same(was: Pipeline, now: Pipeline, alike: dict[int, int], *, is_read: bool) -> bool:
     fed_alike = len(was.inputs) == len(now.inputs) and all(
-        old.step is None if new.step is None else kept.get(new.step, -1) == old.step
+        old.step is None if new.step is None else alike.get(new.step, -1) == old.step
         for old, new in zip(was.inputs, now.inputs, strict=True)
     )
-    return fed_alike and not step_changes(_inner(was), _inner(now))
+    return fed_alike and not step_changes(_inner(was), _inner(now), is_read=is_read)
 
 
 def _inner(step: Pipeline) -> Pipeline:

@@ -176,8 +176,7 @@ def worked(
                 fill_table(work, setup.changed, old, shards, replies)
                 return
             if old is not None:
-                is_last = setup.step == len(setup.changed.before)
-                yield from pass_on_table(work, old, shards, setup.code, replies, is_last=is_last)
+                yield from pass_on_table(work, setup.changed, old, shards, setup.code, replies)
                 return
         operator = _operator(setup, work.manifest)
         if setup.partial:

@@ -45,19 +45,25 @@ def with_steps(work: ShardWork, pipeline: Pipeline) -> tuple[ShardWork, int | No
 
 
 def pass_on_table(
-    work: ShardWork, old: int, shards: Sequence[Shard], code: object, replies: list[Reply], *, is_last: bool
+    work: ShardWork, pipeline: Pipeline, old: int, shards: Sequence[Shard], code: object, replies: list[Reply]
 ) -> Iterator[pa.Table]:
     """Yield all rows of the step's table in these shards as inserts, a piece at a time. Its state stays as it is.
 
-    `old` is the step's number in the manifest. The rows of the last step are only counted: its table is the stream's.
-    The ACKs are added to `replies` at the end.
+    `old` is the step's number in the manifest, `pipeline` has the new steps. The rows of the last step are only
+    counted: its table is the stream's. The ACKs are added to `replies` at the end.
     """
+    is_last = work.step == len(pipeline.before)
     began_ms, manifest = work.clock.monotonic_ms(), work.manifest
     step, count = manifest.pipeline.steps[old].own, 0
     if step.appends and old == len(manifest.pipeline.before):
         pieces = _appended(work, shards)
+    elif has_table(step) and has_table(pipeline.steps[work.step]):
+        # By the new code, whose aggregates may be others.
+        pieces = _current(replace(work, manifest=changed(manifest, pipeline)), work.step, shards, code)
+    elif has_table(step):
+        pieces = _current(work, old, shards, code)
     else:
-        pieces = _current(work, old, shards, code) if has_table(step) else _bare(step, _worked_again(work, old, shards))
+        pieces = _bare(step, _worked_again(work, old, shards))
     for rows in pieces:
         count += rows.num_rows
         if not is_last and rows.num_rows:
@@ -96,14 +102,14 @@ def _inner(step: Pipeline) -> Pipeline:
     return replace(step.own, before=(), tables=tuple(each for each in step.tables if each.name != KEPT_TABLE))
 
 
-def _current(work: ShardWork, old: int, shards: Sequence[Shard], code: object) -> Iterator[pa.Table]:
-    """The rows of a table that changes, from its state."""
+def _current(work: ShardWork, number: int, shards: Sequence[Shard], code: object) -> Iterator[pa.Table]:
+    """The rows of a table that changes, that of the manifest's step with this number, from its state."""
     manifest = work.manifest
-    operator = from_pipeline(manifest.pipeline.steps[old].own, code)
+    operator = from_pipeline(manifest.pipeline.steps[number].own, code)
     assert not isinstance(operator, AppendOnly), "it has a state table"
     assert operator.logged is not None, "it has a table of its rows"
     within = _hashes_of(manifest, shards)
-    name = manifest.pipeline.stored(old, operator.logged)
+    name = manifest.pipeline.stored(number, operator.logged)
     yield from map(operator.table, live_pieces(work.store, manifest, name, within, work.engine.runs))
 
 

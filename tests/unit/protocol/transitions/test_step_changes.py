@@ -226,3 +226,28 @@ def test_a_table_is_there_where_the_operator_logs_one() -> None:
     built += [as_last_step(each) for each in built]
     assert [has_table(each.pipeline) for each in built] == [each.logged is not None for each in built]
     assert {each.logged is None for each in built} == {True, False}
+
+
+AMOUNTS = pa.schema([("shop", pa.string()), ("amount", pa.float64())])
+
+
+def of_shops(**aggregates: agg.Aggregation) -> Pipeline:
+    source = InputSpec((SourceIdentity("parquet", "s"),), AMOUNTS)
+    return RunningAggregate.build(("shop",), aggregates, source).pipeline
+
+
+def test_what_reads_a_step_with_other_aggregates_begins_with_its_table() -> None:
+    """Its state has their columns, perhaps by position; that of the step itself has what it needs."""
+    before = steps(of_shops(a0=agg.avg("amount"), a1=agg.count()), a_step("sizes", 0))
+    after = steps(of_shops(a0=agg.sum("amount"), a1=agg.count()), a_step("sizes", 0))
+    assert breaking_changes(before.before[0], after.before[0]) == ()
+    assert any(each.startswith("step 1: aggregates was") for each in breaking_changes(before, after))
+    change = StepChange.between(before, after)
+    assert (change.kept, set(change.read), change.dropped) == ({0: 0}, {0}, (1,))
+    assert StepChange.between(before, before).kept == {0: 0, 1: 1}
+
+
+def test_a_step_whose_state_lacks_a_column_is_not_kept() -> None:
+    before = steps(of_shops(a0=agg.avg("amount")), a_step("sizes", 0))
+    after = steps(of_shops(a0=agg.max("amount")), a_step("sizes", 0))
+    assert StepChange.between(before, after).kept == {}
