@@ -46,7 +46,7 @@ def widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def may_be_narrow(stored: pa.DataType, type_: pa.DataType) -> bool:
     """Whether a column of `type_` may be stored as `stored`: narrower, or as an older type that it was widened from."""
-    if widens(stored, type_) or pa.types.is_null(stored):
+    if widens(stored, type_):
         return True
     is_number = pa.types.is_integer(type_) or _is_time(type_)
     return stored in _NARROW and is_number and stored.bit_width < type_.bit_width

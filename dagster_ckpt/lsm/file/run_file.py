@@ -126,7 +126,7 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Fa
     least, greatest = int(descriptor.least, 16), int(descriptor.greatest, 16)
     first = _numbers(data, descriptor.directory_offset, descriptor.directory_cells, "<i4")
     words = _numbers(data, descriptor.bloom_offset, descriptor.bloom_words, "<u8")
-    stored, has_before = batch.schema, batch.schema.names[-1] == BEFORE
+    stored = batch.schema
     # Unlike from_arrays, neither reads values: they are not checked yet.
     if stored.names[2 : 2 + len(schema)] == schema.names:
         table = pa.Table.from_batches([batch.select(list(range(2, 2 + len(schema))))])
@@ -136,7 +136,7 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Fa
         table,
         batch.column(0),
         batch.column(1) if descriptor.tombstones else None,
-        batch.column(len(stored) - 1) if has_before else None,
+        batch.column(len(stored) - 1) if _has_images(stored, schema) else None,
         None if schema.equals(table.schema) else schema,
         guard=blocks,
         stored_directory=Directory(least, descriptor.directory_shift, first),
@@ -153,8 +153,8 @@ def _file_schema(schema: pa.Schema, before: pa.Field | None) -> pa.Schema:
 
 def _in_order(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     """The columns of the table, in its order; one that the file does not have is null in all rows, and has no bytes."""
-    nothing = pa.nulls(batch.num_rows)
-    columns = [batch.column(name) if name in batch.schema.names else nothing for name in schema.names]
+    nothing, places = pa.nulls(batch.num_rows), {name: at for at, name in reversed([*enumerate(batch.schema.names)])}
+    columns = [batch.column(places[name]) if name in places else nothing for name in schema.names]
     fields = [field.with_type(column.type) for field, column in zip(schema, columns, strict=True)]
     return pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))])
 
@@ -167,9 +167,15 @@ def _may_be_of(file: pa.Schema, schema: pa.Schema) -> bool:
     """
     if file.names[:2] != [HASH, TOMBSTONE]:
         return False
-    images = file.field(len(file) - 1).type if file.names[-1] == BEFORE else ()
-    stored = list(file)[2 : len(file) - (file.names[-1] == BEFORE)]
+    logged = _has_images(file, schema)
+    images = file.field(len(file) - 1).type if logged else ()
+    stored = list(file)[2 : len(file) - logged]
     return _have_fields(stored, schema, every=True) and _have_fields(images, schema, every=False)
+
+
+def _has_images(file: pa.Schema, schema: pa.Schema) -> bool:
+    """Whether the last column has the rows before the epoch. A column of the table may have its name too."""
+    return bool(file.names[-1] == BEFORE and file.names.count(BEFORE) > schema.names.count(BEFORE))
 
 
 def _have_fields(stored: Iterable[pa.Field], schema: pa.Schema, *, every: bool) -> bool:

@@ -162,6 +162,19 @@ def test_a_file_of_other_columns_than_its_table_is_refused() -> None:
             decode(NAME, file.data, file.checksum, other)
 
 
+def test_a_column_of_the_table_may_have_the_name_of_the_rows_before() -> None:
+    rows = pa.table({"k": [1, 2], "_before": [3, 4]})
+    hashes = np.arange(2, dtype=np.uint64)
+    before = pa.StructArray.from_arrays([pa.array([5, 6])], names=["_before"])
+    for images in (None, before):
+        file = encode(replace(run_of(hashes, rows), before_column=images))
+        run = decode(NAME, file.data, file.checksum, rows.schema)
+        assert run.columns().equals(rows)
+        assert (run.before is None) == (images is None)
+        swapped = pa.schema([rows.schema.field("_before"), rows.schema.field("k")])
+        assert decode(NAME, file.data, file.checksum, swapped).columns().equals(rows.select(["_before", "k"]))
+
+
 def test_a_file_is_read_by_the_names_of_a_changed_table() -> None:
     old = pa.table({"k": [1, 2, 3], "dropped": ["a", "b", "c"], "x": pa.array([0.5, None, 1.5], pa.float32())})
     before = pa.StructArray.from_arrays([old["dropped"].chunk(0), old["x"].chunk(0)], names=["dropped", "x"])
