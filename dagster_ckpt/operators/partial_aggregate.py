@@ -21,6 +21,7 @@ from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.accumulators.extremes import Extreme
 from dagster_ckpt.operators.shared.accumulators.partials import Partial, PartialAccumulator
+from dagster_ckpt.operators.shared.accumulators.since import Since
 from dagster_ckpt.operators.shared.accumulators.value_order import has_fixed_width
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
@@ -114,6 +115,8 @@ def _aggregate_in(operator: Operator | AppendOnly) -> Any:
 
 
 def _is_partial(one: object) -> bool:
+    if isinstance(one, Since):
+        return _is_partial(one.inner)
     if isinstance(one, Extreme):
         return has_fixed_width(one.type)  # else Spark cannot update it in place, and sorts the rows
     return isinstance(one, PartialAccumulator)

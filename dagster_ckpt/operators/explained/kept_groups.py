@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from dagster_ckpt.operators.agg import NOW
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
 from dagster_ckpt.operators.aggregates.bag_table import BagTable
 from dagster_ckpt.operators.aggregates.best_values import BestValues
@@ -38,6 +39,7 @@ from dagster_ckpt.operators.shared.accumulators.extremes import Extreme
 from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState
 from dagster_ckpt.operators.shared.accumulators.moments import Moments
 from dagster_ckpt.operators.shared.accumulators.settled import BestValue
+from dagster_ckpt.operators.shared.accumulators.since import Since
 from dagster_ckpt.operators.shared.accumulators.sketches import DistinctSketch, QuantileSketch
 from dagster_ckpt.operators.shared.accumulators.sums import DecimalSum, FloatSum, IntegerSum, WideSum
 from dagster_ckpt.operators.shared.time_to_live import EXPIRIES
@@ -138,14 +140,23 @@ def _group(table: str, grouped: GroupedState, of: str, limit: Limit) -> Kept:
 
 def _grows_within(accumulator: Accumulator) -> bool:
     """Whether what it keeps in the row of a group grows with the rows of the group."""
+    if isinstance(accumulator, Since):
+        return _grows_within(accumulator.inner)
     return isinstance(accumulator, DistinctValues) or (isinstance(accumulator, RowBag) and accumulator.limit is None)
 
 
 def _word(accumulator: Accumulator) -> str:
-    """What an accumulator keeps in the row of its group."""
+    """What an accumulator keeps in the row of its group, and since when."""
+    if not isinstance(accumulator, Since):
+        return _own_word(accumulator)
+    begun = accumulator.since if accumulator.since == NOW else f"epoch {accumulator.since}"
+    return f"{_own_word(accumulator.inner)} since {begun}"
+
+
+def _own_word(accumulator: Accumulator) -> str:
     match accumulator:
         case OfNewValues():
-            return _word(accumulator.inner)
+            return _own_word(accumulator.inner)
         case FirstValues():
             return f"the first {accumulator.limit} values of {accumulator.column}"
         case RowBag(limit=None):

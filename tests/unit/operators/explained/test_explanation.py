@@ -244,3 +244,15 @@ def test_the_text_has_a_block_for_each_step() -> None:
     ]
     assert explanation.grows
     assert not explained(PIPELINES["top of all"]).grows
+
+
+@pytest.mark.parametrize("since", ["now", 41])
+@pytest.mark.parametrize("name", HERE)
+def test_an_aggregate_that_begins_later_says_so(name: str, since: str | int) -> None:
+    if EVERY[name].function is Function.USER_DEFINED:
+        return
+    later = replace(EVERY[name], since=since)
+    [step] = explained(RunningAggregate.build(K, {"later": later}, InputSpec((), ROWS.schema), "at").pipeline).steps
+    when = since if since == "now" else f"epoch {since}"
+    assert f" since {when}" in step.lasting[0].rows
+    assert step.operator.split(" event_time")[0].endswith(f" since {when}")
