@@ -28,14 +28,19 @@ _WHOLE_BYTES_MAX = 256 * 1024
 
 @dataclass(frozen=True)
 class _Opened:
-    """`place` is None for a run on a local disk."""
+    """`place` is None for a run on a local disk. `schema` is the state table's, by which the run is read."""
 
     run: Run
     place: Place | None
+    schema: pa.Schema
 
     @property
     def lasting(self) -> bool:
         return self.place is None or self.place.lasting
+
+    def is_read_by(self, schema: pa.Schema) -> bool:
+        """Whether a run opened with this schema would be the same: that of a table that has changed is another one."""
+        return self.schema is schema or bool(self.schema.equals(schema))
 
 
 class OpenRuns:
@@ -63,8 +68,8 @@ class OpenRuns:
         """The run of a file, all of it; `schema` is the state table's. Raises `CorruptStateError`."""
         name = RunId(store.url, ref.name, ref.checksum)
         if store.local_path(ref.name) is None:
-            return self._newest(self._far, name, lambda: self._opened_far(store, ref, schema, name), _FAR_MAX)
-        return self._newest(self._local, name, lambda: _opened_local(store, ref, schema), self._mapped_max)
+            return self._newest(self._far, name, schema, lambda: self._opened_far(store, ref, schema, name), _FAR_MAX)
+        return self._newest(self._local, name, schema, lambda: _opened_local(store, ref, schema), self._mapped_max)
 
     def forget(self, store: ObjectStore, ref: RunRef) -> None:
         """Close a run that is about to be deleted."""
@@ -78,13 +83,18 @@ class OpenRuns:
             self._cache.keep(RunId(store.url, path, checksum), memoryview(data))
 
     def _newest(
-        self, opened: "OrderedDict[RunId, _Opened]", name: RunId, begin: Callable[[], _Opened], opened_max: int
+        self,
+        opened: "OrderedDict[RunId, _Opened]",
+        name: RunId,
+        schema: pa.Schema,
+        begin: Callable[[], _Opened],
+        opened_max: int,
     ) -> Run:
         """The run, opened where it is not, as the most recently used."""
         found = opened.pop(name, None)
-        if found is None or not found.lasting:
+        if found is None or not found.lasting or not found.is_read_by(schema):
             held = self._held_by_others.get(name)
-            if held is not None:
+            if held is not None and (held.table.schema if held.schema is None else held.schema).equals(schema):
                 return held
             # The disk gets the bytes of a run that the cache has evicted back once it is unmapped everywhere.
             for gone in [other for other, each in opened.items() if not each.lasting]:
@@ -105,8 +115,8 @@ class OpenRuns:
         far = FarBytes(store, ref.name, place, self.traffic, self._spread)
         if ref.bytes <= _WHOLE_BYTES_MAX:
             far.fetch([(0, ref.bytes)])
-        return _Opened(decode(ref.name, place.data, ref.checksum, schema, far), place)
+        return _Opened(decode(ref.name, place.data, ref.checksum, schema, far), place, schema)
 
 
 def _opened_local(store: ObjectStore, ref: RunRef | ChangeRef, schema: pa.Schema) -> _Opened:
-    return _Opened(decode(ref.name, contents(store, ref.name, ref.bytes), ref.checksum, schema), None)
+    return _Opened(decode(ref.name, contents(store, ref.name, ref.bytes), ref.checksum, schema), None, schema)

@@ -70,6 +70,18 @@ def test_an_aggregate_is_dropped_and_one_comes_that_needs_nothing_new(url: str) 
     assert table(url)["UA"] == {"mean_delay": 3.0, "total": 6.0, "rows": 2}
 
 
+def test_one_reader_looks_up_keys_before_and_after_the_change(url: str) -> None:
+    """It keeps files open: each is read by the columns that the table has at the epoch."""
+    stream = MadeStream(url, NAME, of(flights=agg.count(), worst=agg.max("dep_delay")))
+    first = stream.commit(departures({"UA": [1.0, 5.0], "AA": [3.0]}))
+    changed(stream, of(rows=agg.count(), longest=agg.max("dep_delay", since="now")))
+    second = stream.commit(departures({"UA": [6.0]}))
+    reader = history(url)
+    for _ in range(2):
+        assert reader.get({"carrier": ["AA"]}, first).to_pylist() == [{"carrier": "AA", "flights": 1, "worst": 3.0}]
+        assert reader.get({"carrier": ["AA"]}, second).to_pylist() == [{"carrier": "AA", "rows": 1, "longest": None}]
+
+
 def test_an_aggregate_that_needs_the_past_is_refused_and_named(url: str) -> None:
     stream = MadeStream(url, NAME, of(flights=agg.count()))
     stream.commit(departures({"UA": [1.0]}))
