@@ -88,7 +88,7 @@ class UpstreamLog:
         self._raise_trouble(newest, at)
         # Manifests are removed oldest first: if the consumed epoch's manifest exists, all later ones do.
         follows = next(may_follow(newest, at.epoch), None) is not None
-        if follows and at.epoch > EMPTY and not self._exists(Version(at.epoch)):
+        if follows and at.epoch > EMPTY and not self._exists(self._shown_by(newest, at.epoch)):
             raise NothingFollowsError(Trouble.CUT_OFF, at)
         return newest
 
@@ -121,7 +121,7 @@ class UpstreamLog:
             if manifest.kind is ManifestKind.EPOCH:
                 found.append(manifest)
         if found:
-            self._raise_cut_off(at, found[0])
+            self._raise_cut_off(newest, at, found[0])
         return found
 
     def _first(self, newest: Manifest) -> Version:
@@ -140,14 +140,24 @@ class UpstreamLog:
     def _exists(self, version: Version) -> bool:
         return self._chain.span().exists(manifest_name(version))
 
-    def _raise_cut_off(self, at: UpstreamPosition, first: Manifest) -> None:
+    def _shown_by(self, newest: Manifest, epoch: Epoch) -> Version:
+        """The manifest of an epoch: its own, or that of the rollback that restored it from a pin, long after."""
+        retained = next((entry.version for entry in newest.retained if entry.epoch == epoch), None)
+        if retained is not None:
+            return retained
+        first = next(may_follow(newest, epoch), None)
+        manifest = None if first is None else self._manifest(first)
+        restored = manifest is not None and manifest.kind is ManifestKind.ROLLBACK and manifest.epoch == epoch
+        return first if restored and first is not None else Version(epoch)
+
+    def _raise_cut_off(self, newest: Manifest, at: UpstreamPosition, first: Manifest) -> None:
         """Raise `NothingFollowsError` if the numbers of the manifests just read may have been freed before.
 
         A freed number may hold a sleeper's manifest. Numbers are freed from below, and for a reader that continues
         after an epoch the collector also keeps the manifest of that epoch. After epoch 0 it is the manifest below the
         first epoch, which must have been the stream's first.
         """
-        below = Version(at.epoch) if at.epoch > EMPTY else Version(first.version - 1)
+        below = self._shown_by(newest, at.epoch) if at.epoch > EMPTY else Version(first.version - 1)
         if not self._exists(below) or (at.epoch == EMPTY and first.statistics.total_epochs != 1):
             raise NothingFollowsError(Trouble.CUT_OFF, at)
 

@@ -8,13 +8,17 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, FencedError, InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
-from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.ids import Epoch, StreamUuid, Version
 from dagster_ckpt.operators import AppendOnly, Operator
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
+from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest.manifest import EpochRange, ManifestKind
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.subscribers import subscribe
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.operations import manual_opening
 from dagster_ckpt.storage.operations.collector import Collector
@@ -25,6 +29,8 @@ from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.unit.history.made_streams import MadeStream, aggregate, append, departures
 
 NAME = "delays"
+MANIFESTS_KEPT = 17
+"""One more than the newest manifests that no collector removes."""
 
 
 @pytest.fixture
@@ -238,4 +244,29 @@ def test_a_pin_of_what_a_rollback_left_behind_is_no_target(stream: MadeStream, h
 def collect(stream: MadeStream) -> None:
     """Remove all garbage, without a grace period."""
     root = open_store(stream.url)
-    Collector(ManifestChain(folder_store(root, NAME), SystemClock()), root, grace_ms=0).collect()
+    Collector(ManifestChain(folder_store(root, NAME), SystemClock()), root, grace_ms=-1_000).collect()
+
+
+def test_who_has_consumed_a_restored_epoch_follows_it(tmp_path: Path) -> None:
+    made = MadeStream(tmp_path.as_uri(), NAME, retained=2)
+    first = made.commit(departures({"UA": [1.0]}))
+    history = CheckpointStore(made.url).stream(NAME)
+    history.pin(first, "before")
+    at = UpstreamPosition(made.writer.manifest.uuid, Epoch(first))
+    for delay in range(MANIFESTS_KEPT):
+        made.commit(departures({"UA": [delay]}))
+    made.close()
+    collect(made)
+    chain = ManifestChain(folder_store(open_store(made.url), NAME), SystemClock())
+    with pytest.raises(NothingFollowsError):
+        UpstreamLog(chain, NAME).check(at)
+    history.rollback(first)
+    assert UpstreamLog(chain, NAME).following(at, 10) == []
+    subscribe(chain, Subscriber("reader", StreamUuid("e" * 32), Epoch(first)))
+    made.open()
+    later = [made.commit(departures({"UA": [delay]})) for delay in range(MANIFESTS_KEPT)]
+    collect(made)
+    assert first not in [each.epoch for each in history.manifest().retained]
+    log = UpstreamLog(chain, NAME)
+    assert log.check(at).epoch == later[-1]
+    assert [each.epoch for each in log.following(at, 100)] == later
