@@ -145,10 +145,13 @@ class UpstreamLog:
         retained = next((entry.version for entry in newest.retained if entry.epoch == epoch), None)
         if retained is not None:
             return retained
-        first = next(may_follow(newest, epoch), None)
-        manifest = None if first is None else self._manifest(first)
-        restored = manifest is not None and manifest.kind is ManifestKind.ROLLBACK and manifest.epoch == epoch
-        return first if restored and first is not None else Version(epoch)
+        for version in may_follow(newest, epoch):
+            manifest = self._manifest(version)
+            if manifest is None or manifest.kind is ManifestKind.EPOCH:
+                break
+            if manifest.kind is ManifestKind.ROLLBACK and manifest.epoch == epoch:
+                return version
+        return Version(epoch)
 
     def _raise_cut_off(self, newest: Manifest, at: UpstreamPosition, first: Manifest) -> None:
         """Raise `NothingFollowsError` if the numbers of the manifests just read may have been freed before.
