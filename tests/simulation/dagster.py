@@ -367,10 +367,9 @@ def launch_by_hand(stream: "SimulatedStream") -> None:
         # the midst of a snapshot: few do, and its pin must be there still.
         midst = () if stream.reading is None else tuple(stream.reading.in_midst())
         often = (*(entry.epoch for entry in retained[:1]), *midst) * 3
-        # What a stream reads keeps its log for what that retains, not for its pins.
         pinned = (
             ()
-            if newest is None or stream.reading is not None
+            if newest is None
             else tuple(
                 shown.epoch
                 for shown in stream.oracle.pinned.values()
