@@ -9,14 +9,14 @@ from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.registry import rebuilt
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.protocol.transitions.compatibility import AGGREGATES
 
-_AGGREGATES = "aggregates"
 _SINCE = "since"
 
 
 def begins_now(step: Pipeline) -> bool:
     """Whether an aggregate of the step has `since="now"`."""
-    aggregates: Any = step.parameters.get(_AGGREGATES, ())
+    aggregates: Any = step.parameters.get(AGGREGATES, ())
     return any(each.get(_SINCE) == NOW for each in aggregates)
 
 
@@ -29,10 +29,10 @@ def begun(
     """
     if not begins_now(operator.pipeline):
         return operator
-    aggregates: Any = operator.pipeline.parameters[_AGGREGATES]
+    aggregates: Any = operator.pipeline.parameters[AGGREGATES]
     known = [each for step in before if _are_alike(step, operator.pipeline) for each in _spelled(step)]
     at = [_begins(each, known, beginning) for each in aggregates]
-    parameters = {**operator.pipeline.parameters, _AGGREGATES: at}
+    parameters = {**operator.pipeline.parameters, AGGREGATES: at}
     return rebuilt(replace(operator.pipeline, parameters=parameters), code)
 
 
@@ -41,7 +41,7 @@ def _are_alike(step: Pipeline, other: Pipeline) -> bool:
 
 
 def _spelled(step: Pipeline) -> list[Mapping[str, Any]]:
-    spelled: Any = step.parameters[_AGGREGATES]
+    spelled: Any = step.parameters[AGGREGATES]
     return [each for each in spelled if isinstance(each.get(_SINCE), int)]
 
 

@@ -1,7 +1,7 @@
 """The names of state columns that begin later than their table.
 
-Each has the number of the epoch after which it begins. No two beginnings in a stream's life have the same number: a
-column that is dropped and begun again is another one, and what files still hold of the first is read by nobody.
+Each name ends with the number of the epoch after which the column begins. A stream never uses a number twice, so a
+column that is dropped and added again gets a new name, and the old values that files still hold are ignored.
 """
 
 import re
