@@ -9,6 +9,7 @@ A store holds one folder per stream; below it
     index/<file>.json                               lists too long for a manifest
     lease/<term, 20 digits>.json                    the live writer's heartbeat
     requests/<name>.json  pins/<name>.json  subscribers/<name>.json
+    verdicts/<nonce>                                whether the pin with this nonce keeps its epoch: created once
     trimmed.json                                    version 1 may be gone: created before the first manifest is deleted
     collector.json                                  when garbage was last collected
     pins-changed.json                               advice: another text after each change of the pins
@@ -28,12 +29,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.ids import Epoch, Shard, StreamUuid, Term, Version
+from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 
 MANIFESTS = "manifest"
 LEASES = "lease"
 INDEX = "index"
 PINS = "pins"
+VERDICTS = "verdicts"
 SUBSCRIBERS = "subscribers"
 ANCESTORS = "ancestors"
 FORK_PINS = "fork-"
@@ -211,6 +213,17 @@ def pin_name(name: str) -> str:
 def parse_pin_name(name: str) -> str:
     """The pin's name in the name of its object."""
     return _unescape(name.removeprefix(f"{PINS}/").removesuffix(".json"))
+
+
+def verdict_name(nonce: Nonce) -> str:
+    """Whether the pin with this nonce keeps its epoch."""
+    return f"{VERDICTS}/{nonce}"
+
+
+def parse_verdict_name(name: str) -> Nonce | None:
+    """The nonce of the pin that a verdict is on; None for any other name."""
+    folder, _, nonce = name.partition("/")
+    return Nonce(nonce) if folder == VERDICTS and nonce else None
 
 
 def subscriber_name(name: str) -> str:

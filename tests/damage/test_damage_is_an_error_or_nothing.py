@@ -12,7 +12,7 @@ from tests.damage.campaign import damaged
 from tests.damage.cases import Damage, WrongError, cases_of, result_of
 from tests.damage.streams import specimens
 
-KINDS = {"manifest", "state", "changes", "index", "pins", "pins-changed", "lease", "trimmed", "collector"}
+KINDS = {"manifest", "state", "changes", "index", "pins", "pins-changed", "verdicts", "lease", "trimmed", "collector"}
 
 
 def test_damage_is_a_clear_error_or_without_effect(tmp_path: Path) -> None:

@@ -628,6 +628,9 @@ MUTANTS: dict[str, Mutant] = {
     "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 50),
     "nothing is collected": _collector(NeverCollects, 0, 1),
     "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look), seeds=(1286, 2103)),
+    "a pin is built upon before it is proved": Mutant(
+        Parts(), (7002183,), ((fork_module, "is_kept", lambda *_: True), (opening_module, "is_kept", lambda *_: True))
+    ),
     "a batch is skipped": Mutant(Parts(driver=SkipsABatch), seeds=(118,)),
     "an unanswered commit is made again by the same writer": Mutant(
         Parts(driver=GoesOnWithAnUnansweredCommit, chain=NoncePerWriter), seeds=(6,)

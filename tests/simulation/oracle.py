@@ -24,6 +24,7 @@ from dagster_ckpt.protocol.object_names import (
     name_in_stream,
     parse_ancestors_name,
     parse_manifest_name,
+    parse_verdict_name,
     pin_name,
 )
 from dagster_ckpt.protocol.transitions.manifest_rules import violations
@@ -152,6 +153,11 @@ class Oracle:
                 raise BrokenPromiseError("a snapshot stays for who can go back into it", f"{who.name} deleted {name}")
             for reader in self.readers:
                 reader.released(name)
+        elif (nonce := parse_verdict_name(name)) is not None:
+            pins = (decoded.a_pin(data, pin) for pin, data in self.truth.objects.items() if pin.startswith(f"{PINS}/"))
+            if nonce in {pin.nonce for pin in pins}:
+                raise BrokenPromiseError("a verdict stays as long as its pin", f"{who.name} deleted {name}")
+            self.counts["verdicts collected"] += 1
         elif name == TRIMMED:
             raise BrokenPromiseError("truth is only created", f"{who.name} deleted {name}")
 

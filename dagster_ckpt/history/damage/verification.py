@@ -14,7 +14,7 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history.damage.damage_advice import go_back
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs
-from dagster_ckpt.protocol.epochs.pin import decode_pin
+from dagster_ckpt.protocol.epochs.pin import Pin, Verdict, decode_pin
 from dagster_ckpt.protocol.epochs.retention import bound
 from dagster_ckpt.protocol.json_codec import Codec
 from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN, decode_manifest
@@ -29,6 +29,7 @@ from dagster_ckpt.protocol.object_names import (
     parse_ancestors_name,
     pin_name,
     table_of,
+    verdict_name,
 )
 from dagster_ckpt.protocol.transitions.well_formed import malformed
 from dagster_ckpt.state.committed.object_checks import MISSING, check_file
@@ -231,6 +232,14 @@ class _Check:
                 self._findings.append(Finding(name, f"is the pin {pin.name!r} of {pin.manifest.stream}", pins=(name,)))
                 continue
             self._needs.add(pin.manifest, name)
+            self._check_verdict(pin)
+
+    def _check_verdict(self, pin: Pin) -> None:
+        """Check the object that says whether the pin keeps its epoch; there may be none yet."""
+        name = verdict_name(pin.nonce) if pin.nonce is not None else None
+        data = None if name is None else self._bytes(name)
+        if name is not None and data is not None and data not in set(Verdict):
+            self._findings.append(Finding(name, "is no verdict on a pin", pins=(pin_name(pin.name),)))
 
     def _check_index(self) -> None:
         needs = self._needs

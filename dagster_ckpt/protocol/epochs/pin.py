@@ -1,11 +1,14 @@
 """A pin: a name that keeps one epoch readable after it is retired. Its object holds a full copy of the manifest.
 
-A fork's pin has an extra field that names the fork. Other pins lack it, so their bytes never changed.
+A pin keeps its epoch for certain once it was validated after it was written. What that found is its verdict: an object
+of its own, named by the pin's nonce and created once. Pins of earlier releases have neither.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 
-from dagster_ckpt.ids import StreamUuid
+from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.ids import Nonce, StreamUuid
 from dagster_ckpt.protocol.json_codec import TEXT, WHOLE, Record, optional
 from dagster_ckpt.protocol.manifest.codec import MANIFEST
 from dagster_ckpt.protocol.manifest.manifest import Manifest
@@ -24,16 +27,25 @@ class ForkId:
 class Pin:
     """`manifest` shows the pinned epoch; `time_ms` is when it was pinned (milliseconds since the Unix epoch).
 
-    `fork` needs it; None: a user made it.
+    `fork` needs it; None: a user or a subscriber made it.
     """
 
     name: str
     time_ms: int
     manifest: Manifest
     fork: ForkId | None = None
+    nonce: Nonce | None = None
+
+
+class Verdict(bytes, Enum):
+    """What validating a pin has found; the value is the object's content."""
+
+    KEPT = b"kept"
+    LATE = b"late"
 
 
 _FORK = "fork"
+_NONCE = "nonce"
 _FORK_ID = optional(Record(ForkId, {"stream": TEXT, "uuid": TEXT}).codec())
 _PIN = Record(
     Pin,
@@ -42,12 +54,15 @@ _PIN = Record(
         "time_ms": WHOLE,
         "manifest": MANIFEST,
         _FORK: _FORK_ID,
+        _NONCE: optional(TEXT),
     },
+    added={_FORK: None, _NONCE: None},
+    sparse={_FORK, _NONCE},
 ).codec()
 
 
 def encode_pin(pin: Pin) -> bytes:
-    return pack({name: value for name, value in _PIN.encode(pin).items() if name != _FORK or value is not None})
+    return pack(_PIN.encode(pin))
 
 
 def decode_pin(data: bytes, name: str) -> Pin:
@@ -55,9 +70,19 @@ def decode_pin(data: bytes, name: str) -> Pin:
 
     Raises `CorruptStateError` for damaged bytes, `IncompatibleStateError` for what a newer release wrote.
     """
-    return unpack(data, name, lambda fields: _PIN.decode({_FORK: None, **fields}))
+    return unpack(data, name, _PIN.decode)
 
 
 def decode_fork(data: bytes, name: str) -> ForkId | None:
     """The fork that a pin belongs to, at a fraction of the cost. Raises as `decode_pin` does."""
     return unpack(data, name, lambda fields: _FORK_ID.decode(fields.get(_FORK)))
+
+
+def decode_verdict(data: bytes, name: str) -> Verdict:
+    """The verdict in these bytes; `name` is the object's, for errors. Raises `CorruptStateError` for others."""
+    try:
+        return Verdict(data)
+    except ValueError:
+        raise CorruptStateError(
+            f"the verdict on a pin is damaged: restore it from a backup, or unpin what has no other. object={name}"
+        ) from None

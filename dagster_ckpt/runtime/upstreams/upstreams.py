@@ -37,7 +37,7 @@ from dagster_ckpt.protocol.manifest.manifest import Consumed, Manifest
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.upstreams.upstream_damage import NextReads
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import find_pin, names_of_pins, remove_pin, write_pin
+from dagster_ckpt.storage.holders.pins import find_pin, is_kept, names_of_pins, remove_pin, write_pin
 from dagster_ckpt.storage.holders.subscribers import subscribe
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.folder import stream_folder
@@ -273,7 +273,7 @@ def _pin_snapshot(upstream: _Upstream, reader: Reader) -> Manifest:
     name = backfill_pin(reader.stream, reader.term)
     for _ in range(_TRIES_MAX):
         pin = find_pin(upstream.chain, name)
-        if pin is not None and _can_be_followed(upstream, pin.manifest):
+        if pin is not None and is_kept(upstream.chain, pin) and _can_be_followed(upstream, pin.manifest):
             return pin.manifest
         if pin is not None:
             _remove_pin(upstream, name)

@@ -2,8 +2,13 @@
 
 To retire an epoch, a writer commits a manifest that no longer retains it. A collector waits for a grace period, and
 only then reads the pins. So every collector that could delete the epoch sees a pin that existed while it was retained.
-A crash right after the write leaves a valid pin, unless the process had slept for longer than the grace period before:
-then reading the pin reports what is missing, and the pin can be removed.
+What validating finds is created as a second object, the pin's verdict. Nothing else tells a pin that keeps its epoch
+from one whose writer slept for longer than the grace period. A crash
+
+    after the pin       leaves one that most likely keeps its epoch. It can be read, and reading reports what is
+                        missing; nothing is built on it: no fork, no rollback. The same call again validates it, while
+                        the epoch is retained
+    after the verdict   leaves what was asked for; or a pin that came too late, which has to be unpinned
 
 A fork writes a pin under a unique name (`fork`). Only the fork may release that pin.
 
@@ -17,7 +22,8 @@ import logging
 from collections.abc import Iterator
 
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
-from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, decode_fork, decode_pin, encode_pin
+from dagster_ckpt.ids import Nonce
+from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, Verdict, decode_fork, decode_pin, decode_verdict, encode_pin
 from dagster_ckpt.protocol.manifest.manifest import Retained
 from dagster_ckpt.protocol.object_names import (
     FORK_PINS,
@@ -26,6 +32,7 @@ from dagster_ckpt.protocol.object_names import (
     PINS_CHANGED,
     parse_pin_name,
     pin_name,
+    verdict_name,
 )
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
@@ -39,25 +46,15 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
     Raises `InvalidPipelineError` if the name already pins another epoch, or if the epoch was retired meanwhile: then
     nothing is pinned.
     """
-    if not name:
-        raise InvalidPipelineError(f"a pin needs a name that is not empty. store={chain.store.url}")
-    if name.startswith(FORK_PINS):
-        raise InvalidPipelineError(
-            f"names that begin with {FORK_PINS!r} are reserved for forks: choose another. pin={name!r}, "
-            f"store={chain.store.url}"
-        )
-    if len(pin_name(name).rpartition("/")[2]) > NAME_BYTES_MAX:
-        raise InvalidPipelineError(
-            f"a pin's name is too long to name an object (a letter outside a-z, 0-9, _ and - takes 3 to 12 bytes): "
-            f"choose a shorter one. pin={name!r}, bytes_max={NAME_BYTES_MAX}"
-        )
+    _check_name(name, chain.store)
     store = chain.span()
     manifest = chain.find(epoch.version)
     if manifest is None:
         if not _is_retained(chain, epoch):
             raise _retired_meanwhile(name, epoch, store)
         manifest = chain.read(epoch.version)
-    pin = Pin(name, chain.clock.now_ms(), manifest)
+    ours = Nonce(chain.clock.unique())
+    pin = Pin(name, chain.clock.now_ms(), manifest, nonce=ours)
     if not store.put_if_absent(pin_name(name), encode_pin(pin)):
         there = _read(store, pin_name(name))
         if there is None or there.manifest != pin.manifest:
@@ -65,12 +62,55 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
                 f"this name is taken by another pin: unpin it first, or choose another name. pin={name!r}, "
                 f"epoch={epoch.epoch}, pinned={there and there.manifest.epoch}, store={store.url}"
             )
-        # Ours, from a try whose reply was lost, or an earlier one: either way it has to be validated.
+        if is_kept(chain, there):
+            return there
+        # Ours, from a try whose reply was lost, or one that was never validated.
         pin = there
-    if not _is_retained(chain, epoch):
-        store.delete(pin_name(name))
+    if _judge(chain, pin, epoch) is not Verdict.KEPT:
+        if pin.nonce == ours:
+            store.delete(pin_name(name))
         raise _retired_meanwhile(name, epoch, store)
     return pin
+
+
+def _check_name(name: str, store: ObjectStore) -> None:
+    if not name:
+        raise InvalidPipelineError(f"a pin needs a name that is not empty. store={store.url}")
+    if name.startswith(FORK_PINS):
+        raise InvalidPipelineError(
+            f"names that begin with {FORK_PINS!r} are reserved for forks: choose another. pin={name!r}, "
+            f"store={store.url}"
+        )
+    if len(pin_name(name).rpartition("/")[2]) > NAME_BYTES_MAX:
+        raise InvalidPipelineError(
+            f"a pin's name is too long to name an object (a letter outside a-z, 0-9, _ and - takes 3 to 12 bytes): "
+            f"choose a shorter one. pin={name!r}, bytes_max={NAME_BYTES_MAX}"
+        )
+
+
+def is_kept(chain: ManifestChain, pin: Pin) -> bool:
+    """Whether a pin keeps its epoch for certain, so that more can be built on it.
+
+    One of an earlier release counts as if it did. Raises `CorruptStateError` if the verdict is damaged.
+    """
+    return pin.nonce is None or _verdict(chain, pin.nonce) is Verdict.KEPT
+
+
+def _judge(chain: ManifestChain, pin: Pin, epoch: Retained) -> Verdict | None:
+    """The verdict on a pin that was there before this call. Of several at once the first stands."""
+    assert pin.nonce is not None, "a pin of an earlier release counts as kept"
+    found = Verdict.KEPT if _is_retained(chain, epoch) else Verdict.LATE
+    created = chain.span().put_if_absent(verdict_name(pin.nonce), found.value)
+    return found if created else _verdict(chain, pin.nonce)
+
+
+def _verdict(chain: ManifestChain, nonce: Nonce) -> Verdict | None:
+    """None: the pin was not validated yet."""
+    name, store = verdict_name(nonce), chain.span()
+    try:
+        return decode_verdict(store.get(name), name)
+    except ObjectMissingError:
+        return None
 
 
 def _is_retained(chain: ManifestChain, epoch: Retained) -> bool:
@@ -86,7 +126,10 @@ def _retired_meanwhile(name: str, epoch: Retained, store: ObjectStore) -> Invali
 
 
 def remove_pin(chain: ManifestChain, name: str) -> None:
-    """Release the pinned epoch. Raises `InvalidPipelineError` if there is no such pin."""
+    """Release the pinned epoch. Raises `InvalidPipelineError` if there is no such pin.
+
+    Its verdict is left to the collector.
+    """
     store = chain.span()
     if not store.exists(pin_name(name)):
         pins = [pin.name for pin in read_pins(chain)]

@@ -25,12 +25,15 @@ What it removes then may free the space for both: it makes another pass.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
-from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
+from dagster_ckpt.ids import FIRST, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
+from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.epochs.retention import (
     bound,
     files_named,
@@ -56,6 +59,7 @@ from dagster_ckpt.protocol.object_names import (
     parse_lease_name,
     parse_manifest_name,
     parse_pin_name,
+    parse_verdict_name,
     pin_name,
 )
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
@@ -81,8 +85,9 @@ _Named = tuple[set[str], set[StreamUuid]]
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """How many objects of each kind a pass removed. `leftovers` are those of interrupted writes.
+    """How many objects of each kind a pass removed.
 
+    `leases` counts leftovers of probes and the verdicts on pins too; `leftovers` are those of interrupted writes.
     `cut_off` and `gone` name subscribers: those that are too far behind, so that the log is not kept for them, and
     those whose streams are not in the store, for which it is kept.
     """
@@ -164,17 +169,19 @@ class Collector:
         log = max(first, log_bound(last, following))
         needed, ancestors = self._needed(last, newest, min(following, default=newest.epoch))
         needed |= self._logged(log, last, newest)
-        self._pinned()  # finds a damaged pin before anything is removed
+        self._pinned(read_pins(self.chain))  # finds a damaged pin before anything is removed
         self._release_snapshots(names, newest)
         if first < log and not self._is_marked_as_trimmed():
             needed |= self._logged(first, log, newest)
             takes_writes, log = False, first
         manifests = self._retire(first, log)
-        pinned, pinned_ancestors = self._pinned()
+        pins = read_pins(self.chain)
+        pinned, pinned_ancestors = self._pinned(pins)
         needed |= pinned
         self._release(newest, ancestors | pinned_ancestors)
         files = [name for name in names if is_garbage(name, needed, newest, writer)]
-        old = [name for name in names if self._is_old_advice(name, newest, now_ms)]
+        ended = partial(self._has_ended, newest=newest, pinned={pin.nonce for pin in pins})
+        old = [name for name in names if ended(name) and self._is_older(name, now_ms)]
         for name in (*files, *old):
             self._delete(name)
         leftovers = self.chain.span().discard_leftovers("", now_ms - self.grace_ms - _COARSE_MS)
@@ -295,11 +302,11 @@ class Collector:
             needed |= set() if manifest is None else log_named(manifest)
         return needed
 
-    def _pinned(self) -> _Named:
-        """The files that pins name, and the streams of which they name files."""
+    def _pinned(self, pins: Iterable[Pin]) -> _Named:
+        """The files that these pins name, and the streams of which they name files."""
         seen: set[str] = set()
         named = []
-        for pin in read_pins(self.chain):
+        for pin in pins:
             try:
                 named.append(self._named(pin.manifest, seen))
             except CorruptStateError as error:
@@ -346,11 +353,17 @@ class Collector:
             self._delete(manifest_name(version))
         return max(0, last - first)
 
-    def _is_old_advice(self, name: str, newest: Manifest, now_ms: int) -> bool:
-        """Whether the object is an old lease of an earlier term, or an old leftover of a probe."""
-        term = parse_lease_name(name)
-        if not is_probe_name(name) and (term is None or term >= newest.term):
-            return False
+    def _has_ended(self, name: str, newest: Manifest, pinned: AbstractSet[Nonce | None]) -> bool:
+        """Whether the object is a lease of an earlier term, the verdict on a pin that is gone, or from a probe."""
+        term, judged = parse_lease_name(name), parse_verdict_name(name)
+        return (
+            is_probe_name(name)
+            or (term is not None and term < newest.term)
+            or (judged is not None and judged not in pinned)
+        )
+
+    def _is_older(self, name: str, now_ms: int) -> bool:
+        """Whether the object has existed for a grace period: a list shows what it belongs to, however late it is."""
         try:
             return now_ms - self._modified_ms(name) >= self.grace_ms + _COARSE_MS
         except ObjectMissingError:

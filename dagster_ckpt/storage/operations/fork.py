@@ -2,8 +2,8 @@
 
 A fork pins its epoch in every stream whose files it will name, then creates its version 1: that one create makes it.
 Each pin is written first and validated afterwards, like all pins (`pins`), by what kept its epoch until then: the
-origin still retains the epoch, or another pin of it exists; or, in an ancestor's folder, the pin with which the origin
-keeps its files. The pins hold the unique identity of the new stream. So a crash
+origin still retains the epoch, or a validated pin of it exists; or, in an ancestor's folder, the pin with which the
+origin keeps its files. The pins hold the unique identity of the new stream. So a crash
 
     after a pin         leaves that pin, and no stream. It keeps its epoch's files until a fork to the same name removes
                         it, or a user unpins it
@@ -15,23 +15,24 @@ A pin is an orphan once another stream has the name in the pin: no stream with t
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Nonce, StreamUuid
-from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, encode_pin
+from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, Verdict, encode_pin
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import Ancestor, BackfillStatus, Consumed, Manifest
-from dagster_ckpt.protocol.object_names import fork_pin_name, parts_of_name, pin_name
+from dagster_ckpt.protocol.object_names import fork_pin_name, parts_of_name, pin_name, verdict_name
 from dagster_ckpt.protocol.transitions.edits import Forking, Stamp, forked, forked_empty
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
 from dagster_ckpt.storage.chain.damaged_end import known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import all_ancestors_named, ancestors_folder
-from dagster_ckpt.storage.holders.pins import find_pin, forks_pinned, read_pins
+from dagster_ckpt.storage.holders.pins import find_pin, forks_pinned, is_kept, read_pins
 from dagster_ckpt.storage.holders.subscribers import subscribe
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
 from dagster_ckpt.storage.operations.manual_opening import close_by_hand
@@ -65,9 +66,14 @@ def fork_empty(root: ObjectStore, origin: ManifestChain, newest: Manifest, strea
 def is_there(root: ObjectStore, fork: ForkId, clock: Clock, patience: Patience) -> bool:
     """Whether the stream that a pin is for exists. If none of its manifests can be read, it counts as existing."""
     try:
-        end = ManifestChain(stream_folder(root, fork.stream), clock, patience).end()
+        return _is_shown(root, fork, clock, patience)
     except CorruptStateError:
         return True
+
+
+def _is_shown(root: ObjectStore, fork: ForkId, clock: Clock, patience: Patience) -> bool:
+    """Whether a manifest shows that the stream exists. Raises `CorruptStateError` if none can be read."""
+    end = ManifestChain(stream_folder(root, fork.stream), clock, patience).end()
     return end is not None and known(end).uuid == fork.uuid
 
 
@@ -101,6 +107,7 @@ class _Fork:
         self._target = target
         self._id = ForkId(stream, StreamUuid(origin.clock.unique()))
         self._name = fork_pin_name(self._id.uuid)
+        self._nonce = Nonce(origin.clock.unique())
         self._stamp = Stamp(Nonce(origin.clock.unique()), origin.clock.now_ms())
         self._span = RetrySpan(origin.clock, origin.patience)
         self._pinned: list[ObjectStore] = []
@@ -124,14 +131,21 @@ class _Fork:
         return self._create(forked_empty(newest, Forking(self._id.stream, self._id.uuid, ancestors), self._stamp))
 
     def _is_kept(self, shown: Manifest) -> bool:
-        """Whether another than this fork keeps the epoch: the origin retains it, or another pin has it."""
+        """Whether another than this fork keeps the epoch: the origin retains it, or a validated pin has it."""
         chain = self._origin
         end = chain.end()
         newest = None if end is None else known(end)
         if newest is not None and newest.uuid == shown.uuid and shown.epoch in {each.epoch for each in newest.retained}:
             return True
-        pins = read_pins(chain)
-        return any(pin.manifest == shown and pin.fork != self._id for pin in pins)
+        pins = [pin for pin in read_pins(chain) if pin.manifest == shown and pin.fork != self._id]
+        return any(self._is_validated(pin) for pin in pins)
+
+    def _is_validated(self, pin: Pin) -> bool:
+        with suppress(CorruptStateError):  # what cannot be read shows nothing
+            if pin.fork is None or pin.nonce is not None:
+                return is_kept(self._origin, pin)
+            return _is_shown(self._root, pin.fork, self._origin.clock, self._origin.patience)
+        return False
 
     def _pin_ancestor(self, ancestor: Ancestor, shown: Manifest) -> None:
         """Keep an ancestor's files, if the origin needs any, by a pin beside the origin's pin."""
@@ -150,7 +164,7 @@ class _Fork:
         )
 
     def _pin(self, store: ObjectStore, manifest: Manifest, is_kept: Callable[[], bool]) -> None:
-        data = encode_pin(Pin(self._name, self._stamp.time_ms, manifest, self._id))
+        data = encode_pin(Pin(self._name, self._stamp.time_ms, manifest, self._id, self._nonce))
         # The name is unique: an existing pin is ours, from a try whose reply was lost.
         self._retrying(store).put_if_absent(pin_name(self._name), data)
         self._pinned.append(store)
@@ -160,6 +174,7 @@ class _Fork:
                 f"the epoch was retired while it was forked: choose a later one. stream={manifest.stream}, "
                 f"epoch={manifest.epoch}, store={store.url}"
             )
+        self._retrying(store).put_if_absent(verdict_name(self._nonce), Verdict.KEPT.value)
 
     def _create(self, first: Manifest) -> Manifest:
         check_successor(None, first)

@@ -27,7 +27,7 @@ from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.protocol.transitions.well_formed import malformed
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import read_pins
+from dagster_ckpt.storage.holders.pins import is_kept, read_pins
 from dagster_ckpt.storage.holders.subscribers import read_subscribers
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT, read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
@@ -223,7 +223,8 @@ def check_can_go_back(chain: ManifestChain, newest: Manifest, epoch: int) -> Man
     if epoch in {EMPTY, *lineage_epochs(newest)}:
         return None
     # Pins that a fork or a subscriber lets go of by itself keep nothing for others.
-    shown = [pin.manifest for pin in read_pins(chain) if pin.fork is None and parse_backfill_pin(pin.name) is None]
+    pins = [pin for pin in read_pins(chain) if pin.fork is None and parse_backfill_pin(pin.name) is None]
+    shown = [pin.manifest for pin in pins if is_kept(chain, pin)]
     there = {each.epoch: each for each in shown if each.epoch < newest.epoch and not is_abandoned(newest, each.epoch)}
     if epoch in there:
         return there[Epoch(epoch)]

@@ -101,8 +101,9 @@ def test_no_name_in_an_index_object_does(stream: MadeStream) -> None:
 def test_no_name_of_a_pin_leaves_the_folder(stream: MadeStream, name: str) -> None:
     before = {path for path in folder(stream).parent.rglob("*") if path.is_file()}
     history(stream).pin(3, name)
-    made, mark = sorted({path for path in folder(stream).parent.rglob("*") if path.is_file()} - before)
+    made, mark, verdict = sorted({path for path in folder(stream).parent.rglob("*") if path.is_file()} - before)
     assert (made.parent, mark) == (folder(stream) / "pins", folder(stream) / PINS_CHANGED)
+    assert verdict.parent == folder(stream) / "verdicts"
     assert [pin.name for pin in history(stream).pins()] == [name]
     history(stream).unpin(name)
     assert not made.exists()

@@ -405,7 +405,9 @@ def test_one_whose_folder_is_gone_keeps_the_log_until_it_is_unsubscribed(world: 
         write_pin(world.chain(UP), pin, world.writers[UP].manifest.retained[-1])
     world.history.unsubscribe(DOWN)
     assert names_of_pins(world.chain(UP), "") == [f"{BACKFILL_PINS}2024", "mine"]
-    assert world.collect() == Collected(manifests=world.newest - MANIFESTS_KEPT - 5, files=2 * world.newest - 42)
+    assert world.collect() == Collected(
+        manifests=world.newest - MANIFESTS_KEPT - 5, files=2 * world.newest - 42, leases=1
+    )
     assert world.history.subscribers() == []
 
 
