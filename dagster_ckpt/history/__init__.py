@@ -10,6 +10,7 @@
     change_epochs     the manifests of the epochs after one
     deliveries        what a delivery is not asked for
     drain             asks a writer to end
+    swap              lets one stream take the place of another
 
 Several streams
     snapshot          several streams at one moment

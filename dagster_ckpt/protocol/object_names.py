@@ -202,6 +202,11 @@ def fork_pin_name(fork: StreamUuid) -> str:
     return f"{FORK_PINS}{fork}"
 
 
+def swap_pin_name(stream: StreamUuid, epoch: Epoch) -> str:
+    """The name of the pin that keeps, for the stream, an epoch of the one that was built beside it."""
+    return f"{FORK_PINS}{stream}-{epoch}"
+
+
 def request_name(name: str) -> str:
     return f"requests/{_escape(name)}.json"
 

@@ -6,6 +6,7 @@ Operators make it from what manifests name. For every reader, also in the execut
     table_changes   what epochs changed: epoch by epoch, or net (where a subscriber's rows are read)
     table_rows      the table as an epoch shows it
     key_rows        the rows of some keys of it
+    table_difference  what differs between two tables
 """
 
 from dagster_ckpt.tables.key_rows import Keys, key_rows

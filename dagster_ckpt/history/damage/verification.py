@@ -23,7 +23,6 @@ from dagster_ckpt.protocol.manifest.references import Role, references
 from dagster_ckpt.protocol.object_names import (
     PINS,
     TRIMMED,
-    fork_pin_name,
     manifest_name,
     name_in_stream,
     parse_ancestors_name,
@@ -277,8 +276,8 @@ class _Check:
     def _check_own_pins(self) -> None:
         """Check that the pins exist by which a fork keeps what it needs of its ancestors."""
         needed = {place[0] for name in self._needs.named_by if (place := parse_ancestors_name(name)) is not None}
-        for ancestor in sorted(needed):
-            name = name_in_stream(pin_name(fork_pin_name(self._newest.uuid)), ancestor)
+        for ancestor in (each for each in self._newest.ancestors if each.uuid in needed):
+            name = name_in_stream(pin_name(ancestor.pin_of(self._newest.uuid)), ancestor.uuid)
             if not self._files.exists(name):
                 self._findings.append(Finding(name, "was taken away: the files that it keeps may be collected"))
 

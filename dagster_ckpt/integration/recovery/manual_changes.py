@@ -117,6 +117,9 @@ def change_of(chain: ManifestChain, manifest: Manifest) -> Change:
         case ManifestKind.RESHARD:
             figures["shards"] = manifest.shards
             text = f"Resharded: {manifest.shards} shards from the next epoch on"
+        case ManifestKind.SWAP:
+            figures["changed_rows"] = manifest.statistics.rows_out
+            text = f"Rebuilt by new code: epoch {manifest.epoch} has the difference of the two tables"
         case _:
             origin = manifest.ancestors[-1]
             figures["forked_from"] = f"{origin.stream}@{origin.epoch}"

@@ -176,7 +176,7 @@ def trouble(newest: Manifest, at: UpstreamPosition) -> Trouble | None:
 
 
 def may_follow(newest: Manifest, epoch: Epoch) -> Iterator[Version]:
-    """The versions after an epoch of the newest lineage, oldest first: those of kind EPOCH are what follows it."""
+    """The versions after an epoch of the newest lineage, oldest first: those that make an epoch are what follows it."""
     # Versions above the shown epoch are openings, or were abandoned.
     return (Version(number) for number in range(epoch + 1, newest.epoch + 1) if not is_abandoned(newest, number))
 

@@ -289,6 +289,12 @@ def _are_read_back(value: Json, shards: tuple[tuple[RunRef, ...], ...]) -> bool:
     )
 
 
+_ANCESTOR = Record(
+    Ancestor,
+    {"uuid": TEXT, "stream": TEXT, "epoch": COUNT, "swapped": BOOLEAN},
+    added={"swapped": False},
+    sparse={"swapped"},
+).codec()
 _NO_SHARD_TIMES = {"count": 0, "shard": [], "host": [], "milliseconds": [], "rows_in": []}
 _NO_STEPS = {"count": 0, "rows_in": [], "rows_out": [], "late_rows": [], "milliseconds": []}
 MANIFEST = Record(
@@ -316,7 +322,7 @@ MANIFEST = Record(
         "sources": sequence(POSITION),
         "consumed": sequence(Record(Consumed, {"stream": TEXT, "uuid": TEXT, "epoch": COUNT}).codec()),
         "sinks": sequence(Record(SinkMark, {"sink": TEXT, "epoch": COUNT, "version": COUNT}).codec()),
-        "ancestors": sequence(Record(Ancestor, {"uuid": TEXT, "stream": TEXT, "epoch": COUNT}).codec()),
+        "ancestors": sequence(_ANCESTOR),
         "backfill": Record(Backfill, {"status": member(BackfillStatus), "position": optional(TEXT)}).codec(),
         "statistics": Record(
             Statistics,

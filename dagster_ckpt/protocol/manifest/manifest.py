@@ -13,19 +13,29 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.protocol.object_names import name_in_stream
+from dagster_ckpt.protocol.object_names import fork_pin_name, name_in_stream, swap_pin_name
 
 Entry = TypeVar("Entry")
 
 
 class ManifestKind(StrEnum):
-    """Why a manifest was created. `EPOCH` makes an epoch, `FORK` a stream's first; the others show an existing one."""
+    """Why a manifest was created.
+
+    `EPOCH` makes an epoch of new input, `SWAP` one with the table of another stream, which was built beside this one;
+    `FORK` makes a stream's first. The others show an existing one.
+    """
 
     OPEN = "open"
     EPOCH = "epoch"
     ROLLBACK = "rollback"
     RESHARD = "reshard"
     FORK = "fork"
+    SWAP = "swap"
+
+    @property
+    def makes_epoch(self) -> bool:
+        """Whether its manifest is behind that of another epoch, and has a change log."""
+        return self in (ManifestKind.EPOCH, ManifestKind.SWAP)
 
 
 class SortKind(StrEnum):
@@ -362,11 +372,19 @@ class SinkMark:
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """A stream whose files this one may name, and the epoch that was taken from it."""
+    """A stream whose files this one may name, and the epoch that was taken from it.
+
+    `swapped`: it was built beside this one and took its place, so the pin that keeps its files is one of several.
+    """
 
     uuid: StreamUuid
     stream: str
     epoch: Epoch
+    swapped: bool = False
+
+    def pin_of(self, stream: StreamUuid) -> str:
+        """The name of the pin in the ancestor's folder that keeps its files for the stream which has this ancestor."""
+        return swap_pin_name(stream, self.epoch) if self.swapped else fork_pin_name(stream)
 
 
 class BackfillStatus(StrEnum):

@@ -123,18 +123,15 @@ def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
         uuid=forking.uuid,
         owner=NO_OWNER,
         parent=None,
-        runs={
-            table: tuple(tuple(_elsewhere(run, shown.uuid) for run in shard) for shard in shards)
-            for table, shards in shown.runs.items()
-        },
+        runs=runs_elsewhere(shown),
         changes=(),
         files=IndexedList(
             tuple(_elsewhere(ref, shown.uuid) for ref in shown.files.index),
             tuple(_elsewhere(file, shown.uuid) for file in shown.files.tail),
         ),
-        sources=tuple(_source_elsewhere(position, shown.uuid) for position in shown.sources),
+        sources=sources_elsewhere(shown),
         sinks=(),
-        ancestors=forking.ancestors,
+        ancestors=tuple(replace(each, swapped=False) for each in forking.ancestors),  # the fork has pins of its own
         retained=(Retained(Epoch(FIRST), FIRST, stamp.time_ms),),
         abandoned=(),
         rollbacks=(),
@@ -161,7 +158,7 @@ def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
     )
 
 
-def _following(parent: Manifest, kind: ManifestKind, stamp: Stamp, **changes: Any) -> Manifest:
+def following(parent: Manifest, kind: ManifestKind, stamp: Stamp, **changes: Any) -> Manifest:
     """The next manifest of the chain: its parent with these changes."""
     return replace(
         parent,
@@ -180,7 +177,7 @@ def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp, mov
 
     The positions take the pipeline's identities for their sources, some of which may have moved.
     """
-    return _following(
+    return following(
         parent,
         ManifestKind.OPEN,
         stamp,
@@ -221,7 +218,7 @@ def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef,
     `runs` are those of all tables. The change log stays as it is: its files name the shards that the epoch had when it
     was made.
     """
-    return _following(
+    return following(
         parent,
         ManifestKind.RESHARD,
         stamp,
@@ -243,7 +240,7 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
     if parent.pipeline.appends:  # the change log is the stream's table
         tail = with_merged(files.tail, (ack.files_merged for ack in edit.acks if ack.files_merged is not None))
         files = IndexedList(files.index, (*tail, *changes))
-    return _following(
+    return following(
         parent,
         ManifestKind.EPOCH,
         stamp,
@@ -275,9 +272,22 @@ def _elsewhere(ref: Ref, stream: StreamUuid) -> Ref:
     return ref if ref.ancestor is not None else replace(ref, ancestor=stream)
 
 
-def _source_elsewhere(position: SourcePosition, stream: StreamUuid) -> SourcePosition:
-    index = tuple(_elsewhere(ref, stream) for ref in position.files.index)
-    return replace(position, files=IndexedList(index, position.files.tail))
+def runs_elsewhere(shown: Manifest) -> dict[str, tuple[tuple[RunRef, ...], ...]]:
+    """The runs of a manifest as another stream names them."""
+    return {
+        table: tuple(tuple(_elsewhere(run, shown.uuid) for run in shard) for shard in shards)
+        for table, shards in shown.runs.items()
+    }
+
+
+def sources_elsewhere(shown: Manifest) -> tuple[SourcePosition, ...]:
+    """The positions of a manifest as another stream names them."""
+
+    def elsewhere(position: SourcePosition) -> SourcePosition:
+        index = tuple(_elsewhere(ref, shown.uuid) for ref in position.files.index)
+        return replace(position, files=IndexedList(index, position.files.tail))
+
+    return tuple(map(elsewhere, shown.sources))
 
 
 def _emptied(opening: Manifest) -> Manifest:

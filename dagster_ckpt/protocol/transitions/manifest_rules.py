@@ -3,19 +3,21 @@
 A manifest that breaks one was made by a bug in our code, not by the outside world: it is never created.
 
     version   one more than the parent's; 1 for the first
-    epoch     an EPOCH manifest makes the epoch of its own number; any other shows one that exists (retained, or 0)
+    epoch     an EPOCH or SWAP manifest makes the epoch of its own number; any other shows one that exists (retained,
+              or 0)
     first     it is empty; a fork's shows, as epoch 1, files of its ancestors alone, and has no writer yet
     term      an EPOCH keeps its parent's, and so does a RESHARD; any other begins one: its own version. So terms only
               grow
-    runs      each is the parent's of the same shard and table, or a file that this term wrote for this epoch
+    runs      each is the parent's of the same shard and table, or a file that this term wrote for this epoch. Those of
+              a SWAP are of the stream that took over
     shards    as many as the parent has. A RESHARD has another number that show the same rows; a ROLLBACK as many as the
               epoch had that it goes back to
     files     the parent's, of which neighbours may have become one new file with as many rows, then the epoch's files
     sources   read on from where the parent stopped; never again, never skipped. Where each begins is kept, also in a
               rollback to epoch 0
     watermark never goes back along a lineage; `harvested_us` follows it
-    pipeline  the parent's, but where a stream is opened. The first EPOCH of changed steps follows the parent with those
-              steps (`step_changes.changed`), and reads nothing
+    pipeline  the parent's, but where a stream is opened or another takes over. The first EPOCH of changed steps follows
+              the parent with those steps (`step_changes.changed`), and reads nothing
 
 `well_formed` has the rules of one manifest, whatever it follows.
 """
@@ -35,11 +37,12 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourceIdentity,
     SourcePosition,
 )
-from dagster_ckpt.protocol.manifest.references import references
+from dagster_ckpt.protocol.manifest.references import references, runs_of
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER, ROLLBACKS_MAX, beginnings
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
 from dagster_ckpt.protocol.transitions.source_moves import same_but_for_names, sources_of
 from dagster_ckpt.protocol.transitions.step_changes import StepChange, changed
+from dagster_ckpt.protocol.transitions.swap import behind, cannot_take_over
 from dagster_ckpt.protocol.transitions.well_formed import is_new, malformed
 
 Succession = Callable[[Manifest, Manifest], bool]
@@ -129,7 +132,10 @@ def stream_stays_itself(parent: Manifest, child: Manifest) -> bool:
 
 
 def ancestors_stay_the_same(parent: Manifest, child: Manifest) -> bool:
-    return child.ancestors == parent.ancestors
+    """A swap adds the stream that it took over."""
+    added = child.ancestors[len(parent.ancestors) :]
+    swapped = child.kind is ManifestKind.SWAP and [each.swapped for each in added] == [True]
+    return child.ancestors == (*parent.ancestors, *(added if swapped else ()))
 
 
 def abandoned_stay_abandoned(parent: Manifest, child: Manifest) -> bool:
@@ -142,7 +148,8 @@ def abandoned_stay_abandoned(parent: Manifest, child: Manifest) -> bool:
 
 def rollbacks_are_remembered(parent: Manifest, child: Manifest) -> bool:
     return child.rollbacks == parent.rollbacks or (
-        child.kind is ManifestKind.ROLLBACK and child.rollbacks[:-1] == (*parent.rollbacks, "")[-ROLLBACKS_MAX:-1]
+        child.kind in (ManifestKind.ROLLBACK, ManifestKind.SWAP)
+        and child.rollbacks[:-1] == (*parent.rollbacks, "")[-ROLLBACKS_MAX:-1]
     )
 
 
@@ -251,6 +258,18 @@ def statistics_add_up(parent: Manifest, child: Manifest) -> bool:
         and after.state_rows >= 0
         and ((after.table_rows is None) == (parent.table_rows is None) or child.pipeline.delivers)
     )
+
+
+def a_swap_shows_what_was_built_beside(parent: Manifest, child: Manifest) -> bool:
+    """It names runs of that stream alone, under a table that readers of this one can follow."""
+    origin = child.ancestors[-1].uuid
+    return not cannot_take_over(parent.pipeline, child.pipeline) and all(
+        run.ancestor == origin for run in runs_of(child)
+    )
+
+
+def a_swap_goes_back_in_no_source(parent: Manifest, child: Manifest) -> bool:
+    return not behind(parent, child, ())
 
 
 def nothing_is_undone(parent: Manifest, child: Manifest) -> bool:
@@ -419,4 +438,10 @@ _OF_RESHARD: tuple[Succession, ...] = (
     a_reshard_shows_what_was_there,
     a_reshard_moves_no_row,
 )
-_OF_KIND = {ManifestKind.EPOCH: _OF_EPOCH, ManifestKind.RESHARD: _OF_RESHARD}
+_OF_SWAP: tuple[Succession, ...] = (
+    term_is_its_own_version,
+    a_swap_shows_what_was_built_beside,
+    a_swap_goes_back_in_no_source,
+    retained_grow_by_one,
+)
+_OF_KIND = {ManifestKind.EPOCH: _OF_EPOCH, ManifestKind.RESHARD: _OF_RESHARD, ManifestKind.SWAP: _OF_SWAP}

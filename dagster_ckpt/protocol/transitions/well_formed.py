@@ -32,14 +32,13 @@ def numbers_agree(manifest: Manifest) -> bool:
 def an_epoch_has_its_own_number(manifest: Manifest) -> bool:
     """Except a fork's first manifest, which may be empty: another rule checks it."""
     return manifest.kind is ManifestKind.FORK or (
-        (manifest.kind is ManifestKind.EPOCH) == (manifest.epoch == Epoch(manifest.version))
+        manifest.kind.makes_epoch == (manifest.epoch == Epoch(manifest.version))
     )
 
 
 def an_epochs_changes_are_new(manifest: Manifest) -> bool:
     """An epoch's change log was written by its term, for this epoch."""
-    epoch = manifest.kind is ManifestKind.EPOCH
-    return not epoch or all(is_new(manifest, change) for change in manifest.changes)
+    return not manifest.kind.makes_epoch or all(is_new(manifest, change) for change in manifest.changes)
 
 
 def shards_are_a_power_of_two(manifest: Manifest) -> bool:
@@ -72,7 +71,7 @@ def no_row_is_named_twice(manifest: Manifest) -> bool:
 
 def changes_are_of_the_shown_epoch(manifest: Manifest) -> bool:
     """And of one of its shards; a later manifest that shows the epoch may have fewer."""
-    epoch = manifest.kind is ManifestKind.EPOCH
+    epoch = manifest.kind.makes_epoch
     return all(
         change.epoch == manifest.epoch and change.shard >= 0 and not (epoch and change.shard >= manifest.shards)
         for change in manifest.changes

@@ -15,7 +15,7 @@ from dagster_ckpt.protocol.epochs.retention import lists_of_files
 from dagster_ckpt.protocol.manifest.codec import CHANGES
 from dagster_ckpt.protocol.manifest.manifest import Ancestor, IndexedList, Manifest
 from dagster_ckpt.protocol.manifest.references import ancestors_named
-from dagster_ckpt.protocol.object_names import fork_pin_name, parse_ancestors_name, pin_name
+from dagster_ckpt.protocol.object_names import parse_ancestors_name, pin_name
 from dagster_ckpt.storage.chain.damaged_end import known
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -66,8 +66,7 @@ def _check(root: ObjectStore, clock: Clock, manifest: Manifest, ancestor: Ancest
     folder = ancestors_folder(root, ancestor)
     chain = ManifestChain(folder, clock, patience)
     # Reading the pin takes one request and proves as much as finding the newest manifest, which takes several.
-    pin = pin_name(fork_pin_name(manifest.uuid))
-    if chain.span().exists(pin):
+    if chain.span().exists(pin_name(ancestor.pin_of(manifest.uuid))):
         return
     end = chain.end()
     there = None if end is None else known(end).uuid
@@ -83,7 +82,7 @@ def _check(root: ObjectStore, clock: Clock, manifest: Manifest, ancestor: Ancest
         "still be read, or go back to the empty stream. stream=%s, forked_from=%s, pin=%s",
         manifest.stream,
         ancestor.stream,
-        fork_pin_name(manifest.uuid),
+        ancestor.pin_of(manifest.uuid),
     )
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import Nonce
 from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, Verdict, decode_fork, decode_pin, decode_verdict, encode_pin
-from dagster_ckpt.protocol.manifest.manifest import Retained
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
 from dagster_ckpt.protocol.object_names import (
     FORK_PINS,
     NAME_BYTES_MAX,
@@ -53,8 +53,21 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
         if not _is_retained(chain, epoch):
             raise _retired_meanwhile(name, epoch, store)
         manifest = chain.read(epoch.version)
-    ours = Nonce(chain.clock.unique())
-    pin = Pin(name, chain.clock.now_ms(), manifest, nonce=ours)
+    return _pinned(chain, Pin(name, chain.clock.now_ms(), manifest, nonce=Nonce(chain.clock.unique())), epoch)
+
+
+def pin_for_fork(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId) -> Pin:
+    """Keep a retained epoch under that name for a stream that will name its files. The same again changes nothing.
+
+    Raises as `write_pin` does.
+    """
+    epoch = next(entry for entry in shown.retained if entry.epoch == shown.epoch)
+    return _pinned(chain, Pin(name, chain.clock.now_ms(), shown, fork, Nonce(chain.clock.unique())), epoch)
+
+
+def _pinned(chain: ManifestChain, pin: Pin, epoch: Retained) -> Pin:
+    """The pin in the store, once it is known to keep its epoch: this one, or another of the same epoch."""
+    name, store, ours = pin.name, chain.span(), pin.nonce
     if not store.put_if_absent(pin_name(name), encode_pin(pin)):
         there = _read(store, pin_name(name))
         if there is None or there.manifest != pin.manifest:

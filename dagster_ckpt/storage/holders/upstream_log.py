@@ -118,7 +118,7 @@ class UpstreamLog:
             # A fork's first table is in no log.
             if manifest is None or (manifest.kind is ManifestKind.FORK and manifest.epoch != EMPTY):
                 raise NothingFollowsError(Trouble.CUT_OFF, at)
-            if manifest.kind is ManifestKind.EPOCH:
+            if manifest.kind.makes_epoch:
                 found.append(manifest)
         if found:
             self._raise_cut_off(newest, at, found[0])
@@ -147,7 +147,7 @@ class UpstreamLog:
             return retained
         for version in may_follow(newest, epoch):
             manifest = self._manifest(version)
-            if manifest is None or manifest.kind is ManifestKind.EPOCH:
+            if manifest is None or manifest.kind.makes_epoch:
                 break
             if manifest.kind is ManifestKind.ROLLBACK and manifest.epoch == epoch:
                 return version

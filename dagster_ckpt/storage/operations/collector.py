@@ -52,7 +52,6 @@ from dagster_ckpt.protocol.object_names import (
     COLLECTOR,
     PINS,
     TRIMMED,
-    fork_pin_name,
     is_probe_name,
     lease_name,
     manifest_name,
@@ -333,7 +332,7 @@ class Collector:
         """Remove the pins that keep unneeded files of ancestors. Each pass repeats this: a pin may be gone already."""
         for ancestor in newest.ancestors:
             if ancestor.uuid not in needed:
-                folder, name = ancestors_folder(self.root, ancestor), pin_name(fork_pin_name(newest.uuid))
+                folder, name = ancestors_folder(self.root, ancestor), pin_name(ancestor.pin_of(newest.uuid))
                 replace(self.chain, store=folder).span().delete(name)
 
     def _named(self, manifest: Manifest, seen: set[str]) -> _Named:

@@ -151,7 +151,7 @@ class _Fork:
         """Keep an ancestor's files, if the origin needs any, by a pin beside the origin's pin."""
         store, chain = ancestors_folder(self._root, ancestor), self._origin
         theirs = replace(chain, store=store)
-        pin = find_pin(theirs, fork_pin_name(shown.uuid))
+        pin = find_pin(theirs, ancestor.pin_of(shown.uuid))
         if pin is not None and pin.manifest.uuid == ancestor.uuid:
             self._pin(store, pin.manifest, lambda: find_pin(theirs, pin.name) == pin)
             return
@@ -160,7 +160,7 @@ class _Fork:
         self._release()
         raise CorruptStateError(
             f"the pin that keeps this fork's files in the stream that it was forked from was removed: they may be "
-            f"gone. stream={shown.stream}, forked_from={ancestor.stream}, pin={fork_pin_name(shown.uuid)}"
+            f"gone. stream={shown.stream}, forked_from={ancestor.stream}, pin={ancestor.pin_of(shown.uuid)}"
         )
 
     def _pin(self, store: ObjectStore, manifest: Manifest, is_kept: Callable[[], bool]) -> None:

@@ -94,11 +94,9 @@ def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
             successor = _current_successor(chain, end, opening)  # report mistakes before waiting
             if successor is None:
                 continue
-            newest = known(end)
-            if not _may_fence(newest.term, opening):
-                _wait_for_its_end(chain, newest, opening)
-                if not _is_end(chain, end):
-                    continue
+            await_its_end(chain, known(end), opening)
+            if not _is_end(chain, end):
+                continue
         else:
             successor = _first(chain.clock, opening)
         if _create(chain, end, successor):
@@ -314,11 +312,14 @@ def _may_fence(term: Term, opening: Opening) -> bool:
     return opening.take_over is Takeover.ALWAYS or opening.may_fence == term
 
 
-def _wait_for_its_end(chain: ManifestChain, newest: Manifest, opening: Opening) -> None:
-    """Return once the writer of the newest term is known to have ended. Raises `FencedError` if it stays alive.
+def await_its_end(chain: ManifestChain, newest: Manifest, opening: Opening) -> None:
+    """Return once the writer of the newest term is known to have ended, or at once if the opening may fence it.
 
-    This takes one time-out, or less than two if the last beat came during the wait.
+    This takes one time-out, or less than two if the last beat came during the wait. Raises `FencedError` if the writer
+    stays alive.
     """
+    if _may_fence(newest.term, opening):
+        return
     clock, watch = chain.clock, None
     end_ms = None
     while True:
