@@ -12,16 +12,18 @@ create fails, and all is done again behind what is newest then.
 """
 
 import logging
+from collections.abc import Iterator
 
+from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, FencedError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, Shard, Term
 from dagster_ckpt.protocol.epochs.pin import ForkId
 from dagster_ckpt.protocol.manifest.codec import FILE_SEEN, FILES_SEEN
-from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, ChangeRef, Manifest, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, ChangeRef, Manifest, Pipeline, SourcePosition
 from dagster_ckpt.protocol.object_names import FileId, pin_name, swap_pin_name
 from dagster_ckpt.protocol.transitions.edits import Stamp
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
-from dagster_ckpt.protocol.transitions.source_moves import positions_gone_on
+from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 from dagster_ckpt.protocol.transitions.swap import Swap, behind, cannot_take_over, files_in, swapped
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
@@ -47,9 +49,9 @@ class NotCaughtUpError(CheckpointError):
     """The stream has read more of a source than the one that is to take its place."""
 
 
-def check_can_take_over(newest: Manifest, rebuilt: Manifest) -> None:
+def check_can_take_over(newest: Manifest, rebuilt: Pipeline) -> None:
     """Raise `InvalidPipelineError` if a table of the new pipeline can never take the place of the stream's."""
-    if reasons := cannot_take_over(newest.pipeline, rebuilt.pipeline):
+    if reasons := cannot_take_over(newest.pipeline, rebuilt):
         raise InvalidPipelineError(
             f"what was built beside the stream cannot take its place: {'; '.join(reasons)}. Begin a stream "
             f"under another name with it: fork(..., epoch=0). stream={newest.stream!r}"
@@ -71,7 +73,8 @@ def swap(root: ObjectStore, chain: ManifestChain, beside: ManifestChain, opening
         await_its_end(chain, newest, opening)
         if not chain.is_newest(newest):
             continue
-        _check_caught_up(root, chain, newest, rebuilt, opening)
+        check_can_take_over(newest, rebuilt.pipeline)
+        check_caught_up(root, chain.clock, newest, rebuilt, opening.moves)
         _keep(beside, rebuilt, ForkId(newest.stream, newest.uuid))
         changes = _change_log(root, chain, newest, rebuilt)
         asked = Swap(opening.owner, opening.root_run, opening.retained)
@@ -96,42 +99,46 @@ def _newest(chain: ManifestChain) -> Manifest:
     return newest
 
 
-def _check_caught_up(
-    root: ObjectStore, chain: ManifestChain, newest: Manifest, rebuilt: Manifest, opening: Opening
-) -> None:
-    check_can_take_over(newest, rebuilt)
-    late = [source.address or source.format for source in behind(newest, rebuilt, opening.moves)]
-    if not late:
-        late = _behind_in_files(root, chain, newest, rebuilt, opening)
+def check_caught_up(root: ObjectStore, clock: Clock, newest: Manifest, rebuilt: Manifest, moves: Moves) -> None:
+    """Raise `NotCaughtUpError` if the stream, as `newest` shows it, has read more than `rebuilt`.
+
+    After a pass over all that the sources had, they no longer have what is missing.
+    """
+    unread = dict(_unread(root, clock, newest, rebuilt, moves))
+    late = [_files_missing(address, files) for address, files in unread.items()]
+    late += [each.address or each.format for each in behind(newest, rebuilt, moves) if each.address not in unread]
     if rebuilt.backfill.status is BackfillStatus.CREATING or rebuilt.epoch == EMPTY:
         late.append("all")
     if late:
         raise NotCaughtUpError(
-            f"what was built beside the stream has not read as far as the stream: let it go on. "
-            f"stream={newest.stream!r}, sources={late}"
+            f"what was built beside the stream has not read all that the stream has: let it go on, or restore what the "
+            f"source no longer has. stream={newest.stream!r}, sources={late}"
         )
 
 
-def _behind_in_files(
-    root: ObjectStore, chain: ManifestChain, newest: Manifest, rebuilt: Manifest, opening: Opening
-) -> list[str]:
-    """The sources with a file that the stream has read and the other one has not.
+def _unread(
+    root: ObjectStore, clock: Clock, newest: Manifest, rebuilt: Manifest, moves: Moves
+) -> Iterator[tuple[str, set[str]]]:
+    """The sources with files that the stream has read and the other one has not.
 
     Where files were moved, each list has the names of its time: then their number, compared before, has to do.
     """
     mine = {position.source: position for position in rebuilt.sources}
-    late = []
-    for known in positions_gone_on(newest.sources, rebuilt.pipeline, opening.moves):
+    for known in positions_gone_on(newest.sources, rebuilt.pipeline, moves):
         position = mine.get(known.source)
         if position is None or not files_in(known) or known.moved or position.moved:
             continue
-        if _files(root, chain, newest, known) - _files(root, chain, rebuilt, position):
-            late.append(known.source.address)
-    return late
+        unread = _files(root, clock, newest, known) - _files(root, clock, rebuilt, position)
+        if unread:
+            yield known.source.address, unread
 
 
-def _files(root: ObjectStore, chain: ManifestChain, manifest: Manifest, position: SourcePosition) -> set[str]:
-    lists = IndexedLists(_folder(root, manifest), FILES_SEEN, chain.clock)
+def _files_missing(address: str, unread: set[str]) -> str:
+    return f"{address} ({len(unread)} files, the first is {min(unread)})"
+
+
+def _files(root: ObjectStore, clock: Clock, manifest: Manifest, position: SourcePosition) -> set[str]:
+    lists = IndexedLists(_folder(root, manifest), FILES_SEEN, clock)
     return {path for columns in lists.columns(position.files, FILE_SEEN) for path in columns["path"]}
 
 

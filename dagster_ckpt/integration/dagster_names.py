@@ -48,6 +48,9 @@ REPLACES_TAG = "dagster_ckpt/replaces"
 REASON_TAG = "dagster_ckpt/reason"
 """Why the sensor did so."""
 
+REBUILD_TAG = "dagster_ckpt/rebuild"
+"""The Dagster run that asked first for the rebuild which this one goes on with."""
+
 DRAIN_TAG = "dagster_ckpt/drain"
 """Put on a live Dagster run to end it cleanly at its next epoch. The value is the reason."""
 
@@ -65,6 +68,11 @@ UNFIT_TAG = "dagster_ckpt/unfit"
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]+")
+
+
+def rebuild_request(run: dg.DagsterRun) -> str:
+    """Who asked for the rebuild of this Dagster run: a stream is rebuilt once for each such request."""
+    return run.tags.get(REBUILD_TAG) or run.root_run_id or run.run_id
 
 
 def op_name_of(key: dg.AssetKey) -> str:

@@ -13,25 +13,34 @@ from dagster_ckpt.integration.declared.stream_options import run_mode
 from dagster_ckpt.quantities import milliseconds
 from dagster_ckpt.runtime.run_mode import Mode
 
-RESERVED = ("mode", "run_for", "from_epoch", "take_over", "restart_steps")
+RESERVED = ("mode", "run_for", "from_epoch", "take_over", "restart_steps", "rebuild", "rebuild_pace")
 
 _MODE: Any = Literal["available_now", "continuous"]
 _TEXT: Any = str | None
 _NUMBER: Any = int | None
+_SHARE: Any = float | None
 
 ONCE = ("from_epoch", "take_over", "restart_steps")
 """Requested of one Dagster run only; no relaunch of it may repeat them."""
 
+OF_A_REBUILD = ("rebuild", "rebuild_pace")
+"""Requested until the stream is rebuilt: each relaunch goes on with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunChoice:
-    """The choices of the run config. `mode` and `run_for_ms` are None where the asset's apply."""
+    """The choices of the run config. `mode` and `run_for_ms` are None where the asset's apply.
+
+    `rebuild_pace` is the part of the time that a rebuild may work: above 0, at most 1.
+    """
 
     mode: Mode | None
     run_for_ms: int | None
     from_epoch: int | None
     take_over: bool
     restart_steps: bool = False
+    rebuild: bool = False
+    rebuild_pace: float = 1.0
 
 
 def config_class(user: type[dg.Config] | None, mode: Mode, name: str) -> type[dg.Config]:
@@ -78,6 +87,21 @@ def config_class(user: type[dg.Config] | None, mode: Mode, name: str) -> type[dg
                 "the changed ones over from its rows. Nothing is read again.",
             ),
         ),
+        rebuild=(
+            bool,
+            Field(
+                False,
+                description="Build the stream anew beside the live one, from the beginning of its sources, then let it "
+                "take over in one epoch, which has the difference of the two tables.",
+            ),
+        ),
+        rebuild_pace=(
+            _SHARE,
+            Field(
+                None,
+                description="The part of the time that a rebuild may work: 0.5 leaves half of it to the live stream.",
+            ),
+        ),
     )
 
 
@@ -86,12 +110,21 @@ def read_choice(config: Mapping[str, object]) -> RunChoice:
     mode, run_for, from_epoch = (config.get(name) for name in ("mode", "run_for", "from_epoch"))
     if from_epoch is not None and (not isinstance(from_epoch, int) or from_epoch < 0):
         raise InvalidPipelineError(f"from_epoch must be an epoch, 0 or more. from_epoch={from_epoch!r}")
+    pace = config.get("rebuild_pace")
+    if pace is not None and (not isinstance(pace, int | float) or not 0 < pace <= 1):
+        raise InvalidPipelineError(f"rebuild_pace is a part of the time: above 0, at most 1. rebuild_pace={pace!r}")
+    if from_epoch is not None and config.get("rebuild"):
+        raise InvalidPipelineError(
+            f"a rebuild begins with epoch 0 of its own: roll back first, or rebuild. from_epoch={from_epoch}"
+        )
     return RunChoice(
         mode=None if mode is None else run_mode(str(mode)),
         run_for_ms=None if run_for is None else milliseconds(str(run_for), "run_for"),
         from_epoch=from_epoch,
         take_over=bool(config.get("take_over", False)),
         restart_steps=bool(config.get("restart_steps", False)),
+        rebuild=bool(config.get("rebuild", False)),
+        rebuild_pace=1.0 if pace is None else float(pace),
     )
 
 

@@ -167,7 +167,7 @@ def newest_run(
     named = None if lease_run_id is None else instance.get_run_record_by_id(lease_run_id)
     if named is not None and not named.dagster_run.is_finished:
         return named
-    on_their_way = [record for record in unfinished if _works_on(record.dagster_run, asset)]
+    on_their_way = [record for record in unfinished if works_on(record.dagster_run, asset)]
     last_id = last_runs.of(asset.key)
     # After most ends the lease still names the last run.
     last = None if last_id in (None, lease_run_id) else instance.get_run_record_by_id(last_id)
@@ -189,7 +189,7 @@ def newest_run(
 
 def runs_on_their_way(asset: StreamAsset, unfinished: Sequence[dg.RunRecord]) -> list[str]:
     """The ids of the unfinished Dagster runs that work on the stream, or will."""
-    return [record.dagster_run.run_id for record in unfinished if _works_on(record.dagster_run, asset)]
+    return [record.dagster_run.run_id for record in unfinished if works_on(record.dagster_run, asset)]
 
 
 def run_view(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAsset, status: StreamStatus) -> RunView:
@@ -305,7 +305,8 @@ def _has_left(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: StreamAss
     return any(record.event_log_entry.step_key == asset.op_name for record in records)
 
 
-def _works_on(run: dg.DagsterRun, asset: StreamAsset) -> bool:
+def works_on(run: dg.DagsterRun, asset: StreamAsset) -> bool:
+    """Whether the stream's step is one of this run's."""
     return (
         run.job_name == asset.job_name
         or run.tags.get(STREAM_TAG) == asset.stream

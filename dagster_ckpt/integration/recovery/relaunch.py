@@ -1,5 +1,6 @@
 """What the recovery sensor does in Dagster: declares a dead run failed, and requests the next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -12,14 +13,16 @@ from dagster_ckpt.integration.dagster_names import (
     MAY_FENCE_TAG,
     NOT_ROLLED_BACK_TAG,
     REASON_TAG,
+    REBUILD_TAG,
     REPLACES_TAG,
     SAME_ERROR_TAG,
     STREAM_TAG,
     UNAVAILABLE_TAG,
+    rebuild_request,
 )
-from dagster_ckpt.integration.declared.run_config import ONCE, op_config
+from dagster_ckpt.integration.declared.run_config import OF_A_REBUILD, ONCE, op_config
 from dagster_ckpt.integration.declared.stream_options import StreamOptions
-from dagster_ckpt.integration.recovery.dagster_runs import WILL_RETRY_TAG, StreamAsset
+from dagster_ckpt.integration.recovery.dagster_runs import WILL_RETRY_TAG, StreamAsset, works_on
 from dagster_ckpt.integration.recovery.decision import Launch
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 
@@ -64,6 +67,10 @@ def run_request(
     else:
         config["mode"] = str(launch.mode)
     tags = {**options.run_tags, STREAM_TAG: asset.stream, LAUNCHED_FOR_TAG: watched.code_version}
+    if run is not None and (request := unfinished_rebuild(run, asset, status)) is not None:
+        tags[REBUILD_TAG] = request
+    else:
+        config = {name: value for name, value in config.items() if name not in OF_A_REBUILD}
     if launch.attempt or launch.unavailable:
         tags[EPOCH_TAG] = str(status.committed)
         if run is not None:
@@ -83,6 +90,22 @@ def run_request(
         job_name=asset.job_name,
         run_config={"ops": {asset.op_name: {"config": config}}} if config else {},
         tags=tags,
+    )
+
+
+def unfinished_rebuild(run: dg.DagsterRun, asset: StreamAsset, status: StreamStatus) -> str | None:
+    """Who asked for the rebuild that this run is for, where it has not taken over yet; else None."""
+    request = rebuild_request(run) if _config(run, asset).get("rebuild") else None
+    return None if request is None or status.has_rolled_back_for(request) else request
+
+
+def rebuilding_run(
+    unfinished: Sequence[dg.RunRecord], asset: StreamAsset, status: StreamStatus, judged: str | None
+) -> dg.DagsterRun | None:
+    """The unfinished run that rebuilds the stream, unless it is the one that was judged as the stream's own."""
+    runs = [record.dagster_run for record in unfinished if works_on(record.dagster_run, asset)]
+    return next(
+        (run for run in runs if run.run_id != judged and unfinished_rebuild(run, asset, status) is not None), None
     )
 
 

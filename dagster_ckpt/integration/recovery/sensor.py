@@ -48,10 +48,11 @@ from dagster_ckpt.integration.recovery.dagster_runs import (
 from dagster_ckpt.integration.recovery.decision import Verdict, decide
 from dagster_ckpt.integration.recovery.live_check import LiveReports, facts_of_look, live_state
 from dagster_ckpt.integration.recovery.manual_changes import ChangeWatch
-from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, run_request
+from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, rebuilding_run, run_request
 from dagster_ckpt.integration.recovery.sensor_check import STREAMS
 from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory, spelled
 from dagster_ckpt.integration.recovery.stream_status import (
+    NO_WRITER,
     StatusReader,
     StreamStatus,
     chain_of,
@@ -75,6 +76,9 @@ NAMED_MAX = 3
 
 REASON_MAX = 300
 """The most characters of a skip reason."""
+
+REBUILD = " rebuild"
+"""Behind a stream's name in the sensor's memory: the run that rebuilds it beside its live one."""
 
 LOOKS_MAX = 16
 """How many streams are read in parallel."""
@@ -117,6 +121,7 @@ class Judged:
     memory: Memory
     reason: str
     request: dg.RunRequest | None
+    run_id: str | None = None
 
 
 def build_recovery_sensor(
@@ -202,6 +207,8 @@ def _evaluate(
             context.log.exception("a stream could not be checked; the next tick tries again. stream=%s", stream)
             reasons.setdefault("could not be checked", []).append(stream)
             continue
+        rebuild, judged = _judge_rebuild(tick, each, judged, status)
+        requests += rebuild
         memory = _report_changes(tick, each.asset, status, before, judged.memory)
         reasons.setdefault(judged.reason, []).append(stream)
         if judged.request is not None:
@@ -246,7 +253,7 @@ def _judge(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -
     run, verdict, launch = case.run, case.verdict, case.verdict.launch
     after = memory.remember(asset.stream, case.seen)
     if run is not None and verdict.declare_failed and not declare_failed(instance, run, verdict.reason):
-        return Judged(after, f"{verdict.reason}; the run ended meanwhile, or Dagster retries it", None)
+        return Judged(after, f"{verdict.reason}; the run ended meanwhile, or Dagster retries it", None, run.run_id)
     _report_liveness(tick, asset, case)
     if run is not None:
         _drain_old_code(instance, run, case.view, watched.code_version)
@@ -256,7 +263,36 @@ def _judge(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -
         if launch.not_rolled_back is not None:
             tick.context.log.warning("a rollback was not done. stream=%s, reason=%s", asset.stream, verdict.reason)
         request = run_request(watched, launch, run, case.status, tick.clock, verdict.reason)
-    return Judged(after, verdict.reason, request)
+    return Judged(after, verdict.reason, request, None if run is None else run.run_id)
+
+
+def _judge_rebuild(
+    tick: Tick, watched: Watched, judged: Judged, status: StreamStatus
+) -> tuple[list[dg.RunRequest], Judged]:
+    """Start the run again that rebuilds the stream beside its live run, where its process has died."""
+    asset, memory = watched.asset, judged.memory
+    run = rebuilding_run(tick.unfinished, asset, status, judged.run_id)
+    if run is None:
+        return [], judged
+    start = read_start(tick.store, asset.key, run.run_id)
+    place = f"{asset.stream}{REBUILD}"
+    mark = "" if start is None else str(start.counter)
+    shown = spelled(run.run_id, RunState.STARTED, None)
+    seen = memory.see(place, status.uuid, NO_WRITER, shown, mark)
+    view = run_view(tick.context.instance, run, asset, status)
+    rebuilds = StreamView(
+        mode=watched.options.mode,
+        autostart=False,
+        run=replace(view, same_ms=memory.watched_ms - seen.run_since_ms),
+        lease=None,
+        start=start_view(start, seen.start_since_ms, memory.watched_ms, watched.options.recovery),
+    )
+    verdict = decide(rebuilds, watched.options.recovery)
+    judged = replace(judged, memory=memory.remember(place, seen))
+    if verdict.launch is None or not declare_failed(tick.context.instance, run, verdict.reason):
+        return [], judged
+    tick.context.log.info("a rebuild goes on. stream=%s, reason=%s", asset.stream, verdict.reason)
+    return [run_request(watched, verdict.launch, run, status, tick.clock, verdict.reason)], judged
 
 
 def _report_changes(

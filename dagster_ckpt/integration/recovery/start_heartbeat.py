@@ -25,13 +25,16 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 @contextmanager
 def beating_until_open(
-    folder: ObjectStore, holder: LeaseHolder, lease_timeout_ms: int, clock: Clock
+    folder: ObjectStore, holder: LeaseHolder, lease_timeout_ms: int, clock: Clock, pulse: Pulse | None = None
 ) -> Iterator[Callable[[], None]]:
     """Beat until the yielded function is called, or the block ends. Never raises if the store fails.
 
+    `pulse` shows that the run is at work before it opens the stream; without one it may take `STARTING_MS_MAX`.
+
     A stream that does not exist yet gets no heartbeat: a run that is refused must leave nothing behind.
     """
-    beat = LeaseHeartbeat(folder, Lease(NOT_OPEN, holder, lease_timeout_ms, EMPTY), Pulse(clock, STARTING_MS_MAX))
+    pulse = pulse or Pulse(clock, STARTING_MS_MAX)
+    beat = LeaseHeartbeat(folder, Lease(NOT_OPEN, holder, lease_timeout_ms, EMPTY), pulse)
     if not _is_there(folder):
         yield lambda: None
         return

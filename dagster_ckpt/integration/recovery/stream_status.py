@@ -44,7 +44,7 @@ FULL_LOOK_MS = 300_000
 _STEPS_MAX = 32
 """Up to this many new manifests are read one by one; with more, a full look finds the newest sooner."""
 
-_NO_WRITER = Watch(term=0, counter=0, since_ms=0)  # type: ignore[arg-type]
+NO_WRITER = Watch(term=0, counter=0, since_ms=0)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class StreamStatus:
     def watch(self, before: LeaseSeen | None, now_ms: int) -> Watch:
         """The watch over the newest term's lease after this look, on the sensor's clock."""
         if self.newest is None:
-            return _NO_WRITER
+            return NO_WRITER
         return watched(None if before is None else before.lease, self.newest.term, self.lease, now_ms)
 
 

@@ -17,5 +17,6 @@ Reports to Dagster
     step_table      what each of several steps did
     table_metadata  the stream's table as Dagster metadata
     recoveries      which Dagster runs replaced others, and why
+    rebuild_report  how far a rebuild is
     awaited_input   what a stream without an epoch waits for
 """

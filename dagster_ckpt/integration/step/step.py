@@ -27,6 +27,7 @@ from dagster_ckpt.integration.dagster_names import (
     STREAM_TAG,
     TURN_TAG,
     UNFIT_TAG,
+    rebuild_request,
     stream_name_of,
     unfit,
 )
@@ -43,6 +44,7 @@ from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
 from dagster_ckpt.integration.reading.late_rows_asset import LateRows, late_rows_reported
 from dagster_ckpt.integration.recovery import crash_loop_check, live_check
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag, tag_run
+from dagster_ckpt.integration.recovery.decision import STARTING_MS_MAX
 from dagster_ckpt.integration.recovery.live_check import LiveState, facts_of_writer
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor_check
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
@@ -52,6 +54,7 @@ from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
 from dagster_ckpt.integration.step.event_totals import Reported, reported
 from dagster_ckpt.integration.step.parent_watch import die_with_parent, end_with_dagster_dev
+from dagster_ckpt.integration.step.rebuild_report import RebuildReport
 from dagster_ckpt.integration.step.recoveries import Recoveries
 from dagster_ckpt.integration.step.run_mutex import run_mutex
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop, goes_on
@@ -64,6 +67,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.column_origins import work_of_inputs
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.rebuild import RebuildHooks, rebuild
 from dagster_ckpt.runtime.driver.spark_errors import missing_input_named
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
@@ -75,6 +79,7 @@ from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.storage.holders.upstream_log import OPEN_WAIT_MS
+from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Opening, Takeover
@@ -213,12 +218,16 @@ def _run(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any
     lease_timeout_ms = step.streaming.options.recovery.lease_timeout_ms
     opened = threading.Event()
     try:
-        with beating_until_open(folder, _holder(step), lease_timeout_ms, step.clock) as end_beat:
+        pulse = Pulse(step.clock, STARTING_MS_MAX)
+        with beating_until_open(folder, _holder(step), lease_timeout_ms, step.clock, pulse) as end_beat:
 
             def on_open() -> None:
                 opened.set()
                 end_beat()
 
+            if step.choice.rebuild:
+                _rebuild(step, config, resources, pulse)
+                pulse.sign()
             return _work(step, _workload(step, config, resources), inputs, on_open)
     except FencedError:
         # Another run may have opened the stream while Spark started here.
@@ -231,7 +240,7 @@ def _run(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any
 def _live_run(step: StreamStep) -> LiveRun | None:
     """The live run that this one leaves the stream to; None where this one must open it, or be refused."""
     run, choice = step.context.run, step.choice
-    if choice.take_over and _is_first_try(step):
+    if choice.rebuild or (choice.take_over and _is_first_try(step)):
         return None
     instance = step.context.instance
     owner = Owner(instance_id(instance), step.stream_name)
@@ -251,6 +260,28 @@ def _left_to(live: LiveRun, step: StreamStep) -> dg.MaterializeResult[Any]:
     return result_beside(step.context.instance, step.key, step.stream_name, live, _table(step))
 
 
+def _rebuild(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any], pulse: Pulse) -> None:
+    """Build the stream anew beside the live one, and let it take over; nothing where that was done.
+
+    Raises `DagsterExecutionInterruptedError` where Dagster canceled the run.
+    """
+    if step.streaming.delivery is not None:
+        raise InvalidPipelineError(f"a delivery is not rebuilt: rebuild its stream. asset={step.stream_name}")
+    run, watch = step.context.run, RunWatch(step.context.instance, step.context.run.run_id, step.clock)
+    reported = RebuildReport(step.key, step.clock, step.context.log.info, step.log_event)
+
+    def stop_reason() -> str | None:
+        # It is asked to drain where newer code was deployed: what it does for the code it has comes first.
+        stop = watch.stop_reason()
+        return None if stop is Stop.DRAIN.value else stop
+
+    hooks = RebuildHooks(stop_reason, pulse.sign, reported.progress)
+    job = _job(step, _stream(step, config, resources))
+    request, pace = rebuild_request(run), step.choice.rebuild_pace
+    if not rebuild(job, partial(_stream, step, config, resources), request, pace, hooks, step.clock):
+        raise dg.DagsterExecutionInterruptedError
+
+
 def _table(step: StreamStep) -> TableMetadata:
     """What is known of the step's table before it is opened."""
     descriptions = descriptions_of(step.context.assets_def, step.key)
@@ -268,8 +299,13 @@ def _workload(step: StreamStep, config: dg.Config | None, resources: Mapping[str
     return Workload(partial(run_stream, _job(step, stream)), upstream_keys, work)
 
 
-def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Stream:
-    """What the user's function returns, made with a separate Spark session."""
+def _stream(
+    step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any], folder: str | None = None
+) -> Stream:
+    """What the user's function returns, made with a separate Spark session; `folder` is where it is kept.
+
+    Without one that is the asset's own.
+    """
     with own_interrupts():
         # A lazy resource starts Spark here, and Spark would take SIGINT, Dagster's way to end a run, for itself.
         started = spark_session(resources["spark"])
@@ -277,7 +313,9 @@ def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, 
     parameters = step.streaming.parameters
     with secrets_left_out(), naming(asset=step.stream_name), missing_input_named(step.stream_name):
         wait_ms = OPEN_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
-        upstreams = read_upstreams(parameters, step.context, spark, _downstream(step, spark), wait_ms, step.clock)
+        upstreams = read_upstreams(
+            parameters, step.context, spark, _downstream(step, spark, folder), wait_ms, step.clock
+        )
         inputs = read_inputs(parameters, spark, resources)
         returned = step.streaming.function(
             **parameters.arguments(step.context, spark, config, resources, upstreams, inputs)
@@ -285,10 +323,10 @@ def _stream(step: StreamStep, config: dg.Config | None, resources: Mapping[str, 
         return stream_returned(step.stream_name, returned, spark, {**inputs, **upstreams})
 
 
-def _downstream(step: StreamStep, spark: SparkSession) -> Downstream:
+def _downstream(step: StreamStep, spark: SparkSession, folder: str | None) -> Downstream:
     return Downstream(
         address=step.coordinator.address,
-        folder=folder_of(step.key.path),
+        folder=folder or folder_of(step.key.path),
         epochs_max=step.streaming.options.max_epochs_per_batch,
         tasks=_reading_tasks(step.streaming.options, spark),
     )

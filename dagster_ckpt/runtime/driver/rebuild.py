@@ -1,0 +1,213 @@
+"""Builds a stream anew beside the live one, from the beginning of its sources, and lets it take the live one's place.
+
+The stream beside is one of its own, with a name of its own: a fork of epoch 0, which reads from where the stream once
+began. It is worked in passes, each over all that the sources have. Once a pass is short, the live writer is asked to
+end, a last pass reads what that had read, and the swap is one commit. A crash
+
+    before the swap    leaves the stream beside, which the next try goes on with. A writer that had been asked to end
+                       has ended: until the next try the stream stands still
+    after it           leaves a stream that the new code goes on with
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import CheckpointError
+from dagster_ckpt.history.drain import drain
+from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch
+from dagster_ckpt.history.swap import NotCaughtUpError, check_can_take_over, check_caught_up, swap
+from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.object_names import folder_of, name_of, parts_of_name
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+from dagster_ckpt.runtime.declared.sources import moves_of
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.stream_checks import check_stream
+from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, StreamJob
+from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.lag.lag import Lag
+from dagster_ckpt.runtime.run_mode import Mode
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.operations.fork import fork_empty
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.writer.opening import Opening
+
+_LOG = logging.getLogger(__name__)
+
+SHORT_PASS_MS = 30_000
+"""After a pass that takes no longer than this, the live writer is asked to end: the stream stands still in the next."""
+PASSES_MAX = 20
+"""A stream that gets rows faster than they are read again is never caught up with."""
+_RETAINED = 2
+_TRIES_MAX = 3
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a rebuild is: the epochs and rows of the stream beside, and what waits for it in the sources."""
+
+    beside: str
+    epoch: int
+    rows: int
+    lag: Lag | None = None
+
+
+def _ignore(_: Progress) -> None: ...
+
+
+@dataclass(frozen=True)
+class RebuildHooks:
+    """What a rebuild calls: `stop_reason` and `on_idle` as a run does, `on_progress` after each epoch."""
+
+    stop_reason: Callable[[], str | None] = lambda: None
+    on_idle: Callable[[], None] = lambda: None
+    on_progress: Callable[[Progress], None] = _ignore
+
+
+class _StoppedError(Exception):
+    """Something asked the rebuild to stop."""
+
+
+def beside_of(chain: ManifestChain, stream: str) -> str:
+    """The name of the stream in which this one is rebuilt: another for each rebuild that has taken over."""
+    newest = chain.newest()
+    swaps = 0 if newest is None else sum(each.swapped for each in newest.ancestors)
+    return name_of((*parts_of_name(stream), f"~rebuild-{swaps + 1}"))
+
+
+def rebuild(
+    job: StreamJob, stream_of: Callable[[str], Stream], request: str, pace: float, hooks: RebuildHooks, clock: Clock
+) -> bool:
+    """Rebuild the stream of `job`, and let the new one take its place. Blocks. False where something asked to stop.
+
+    `stream_of` makes the stream to rebuild, as one that is kept in the folder it gets. `request` identifies who asks:
+    it is done once. `pace` is the part of the time that it may work: above 0, at most 1. Works nothing where the stream
+    has no epoch: then the new code can begin at once.
+
+    Raises `InvalidPipelineError` where readers could not follow, `NotCaughtUpError` where the sources no longer have
+    what the stream has read, and what else ends a run.
+    """
+    root = job.address.open()
+    chain = ManifestChain(folder_store(root, job.folder), clock)
+    newest = chain.newest()
+    if newest is None or newest.epoch == EMPTY or request in newest.rollbacks:
+        return True
+    try:
+        _Rebuild(job, stream_of, request, pace, hooks, clock, root, chain, beside_of(chain, job.asset)).to_end(newest)
+    except _StoppedError:
+        return False
+    return True
+
+
+@dataclass
+class _Rebuild:
+    job: StreamJob
+    stream_of: Callable[[str], Stream]
+    request: str
+    pace: float
+    hooks: RebuildHooks
+    clock: Clock
+    root: ObjectStore
+    chain: ManifestChain
+    name: str
+
+    @property
+    def folder(self) -> str:
+        return folder_of(parts_of_name(self.name))
+
+    @property
+    def beside(self) -> ManifestChain:
+        return ManifestChain(folder_store(self.root, self.folder), self.clock)
+
+    def to_end(self, newest: Manifest) -> None:
+        checked = check_stream(self.job)
+        check_can_take_over(newest, checked.dataflow.pipeline)
+        if self.beside.newest() is None:
+            fork_empty(self.root, self.chain, newest, self.name)
+        for _ in range(PASSES_MAX):
+            if self._pass() <= SHORT_PASS_MS:
+                break
+        moves = moves_of(self.job.asset, self.job.stream.frame.sparkSession, self.job.moved)
+        for _ in range(_TRIES_MAX):
+            self._end_the_writer()
+            self._pass()
+            opening = replace(self.job.opening(checked.dataflow.pipeline), root_run=self.request, moves=moves)
+            try:
+                swap(self.root, self.chain, self.beside, opening)
+                return
+            except NotCaughtUpError:
+                # Another run has gone on with the stream meanwhile; or never: then the check within the pass raises it.
+                continue
+        raise CheckpointError(f"other runs go on with the stream: stop them. stream={self.job.asset}")
+
+    def _pass(self) -> int:
+        """Read all that the sources have; returns how many milliseconds it took."""
+        target, began_ms = self._newest(self.chain), self.clock.monotonic_ms()
+        result = run_stream(self._job_beside(), self._hooks(), self.clock)
+        if result.ending is Ending.STOPPED:
+            raise _StoppedError
+        moves = moves_of(self.job.asset, self.job.stream.frame.sparkSession, self.job.moved)
+        check_caught_up(self.root, self.clock, target, result.manifest, moves)
+        return self.clock.monotonic_ms() - began_ms
+
+    def _job_beside(self) -> StreamJob:
+        stream = self.stream_of(self.folder)
+        options = replace(self.job.options, mode=Mode.AVAILABLE_NOW, run_for_ms=None)
+        return replace(
+            self.job, asset=self.name, folder=self.folder, stream=stream, options=options, opening=self._opening
+        )
+
+    def _opening(self, pipeline: Pipeline) -> Opening:
+        """That of the stream beside. Code that has changed since begins it anew."""
+        opening, there = self.job.opening(pipeline), self._newest(self.beside)
+        anew = there.epoch != EMPTY and bool(breaking_changes(there.pipeline, pipeline))
+        return replace(
+            opening,
+            stream=self.name,
+            owner=replace(opening.owner, asset_key=self.name),
+            shards=there.shards,
+            from_epoch=EMPTY if anew else None,
+            root_run=f"{self.request} {self.clock.unique()}",
+            retained=_RETAINED,
+            may_fence=None,
+        )
+
+    def _hooks(self) -> JobHooks:
+        lag: list[Lag | None] = [None]
+
+        def committed(epoch: CommittedEpoch) -> None:
+            manifest = epoch.manifest
+            rows = manifest.statistics.total_rows_in
+            self.hooks.on_progress(Progress(self.name, manifest.epoch, rows, lag[0]))
+            self.clock.sleep_ms(round(epoch.epoch_ms * (1 / self.pace - 1)))
+
+        def measured(found: Lag | None) -> None:
+            lag[0] = found
+
+        return JobHooks(
+            on_commit=committed, stop_reason=self.hooks.stop_reason, on_idle=self.hooks.on_idle, on_lag=measured
+        )
+
+    def _end_the_writer(self) -> None:
+        """Ask the live writer to end at its next epoch, and wait until it has; one that has died has ended too."""
+        draining = drain(self.chain, self.job.asset, WriterWatch(self.chain, lambda: self._newest(self.chain)))
+        if draining is None:
+            return
+        try:
+            draining.wait(self._look)
+        except CheckpointError as error:
+            _LOG.warning("the live writer did not end as it was asked to. stream=%s, reason=%s", self.job.asset, error)
+
+    def _look(self, _: WriterInfo) -> None:
+        self.hooks.on_idle()
+        if self.hooks.stop_reason() is not None:
+            raise _StoppedError
+
+    def _newest(self, chain: ManifestChain) -> Manifest:
+        newest = chain.newest()
+        assert newest is not None, "it was there when the rebuild began"
+        return newest

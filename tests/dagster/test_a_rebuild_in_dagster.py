@@ -1,0 +1,153 @@
+"""A stream is built anew beside the live one, and takes over in one epoch: what Dagster's user sees."""
+
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import Recovery, Stream, agg, streaming_asset
+from dagster_ckpt.runtime.driver import rebuild as rebuild_module
+from tests.dagster.place import Place, failure_of, until
+
+AT_ONCE = Recovery(lease_timeout="2s")
+REBUILD: dict[str, Any] = {"ops": {"counts": {"config": {"rebuild": True}}}}
+
+
+def with_the_greatest(place: Place, **options: Any) -> dg.AssetsDefinition:
+    """The stream `counts` of the place, with the greatest value in the place of the sum."""
+
+    @streaming_asset(name="counts", shards=2, recovery=AT_ONCE, checkpoint_interval="200ms", **options)
+    def counts(spark: SparkSession) -> Stream:
+        return Stream(place.read(spark)).key_by("k").aggregate(n=agg.count(), greatest=agg.max("v"))
+
+    return counts
+
+
+def rows(place: Place, epoch: int | None = None, name: str = "counts") -> list[tuple[object, ...]]:
+    table = place.history(name).read(epoch)
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+def test_a_new_aggregate_is_built_from_the_beginning_and_takes_over_in_one_epoch(place: Place) -> None:
+    place.drop(("a", 1), ("a", 5), ("b", 3))
+    place.drop(("b", 2))
+    assert place.run(place.counts()).success
+    before = place.history().manifest().epoch
+    assert "needs all rows from the beginning" in failure_of(place.run(with_the_greatest(place)))
+    place.drop(("c", 7))
+    assert place.run(with_the_greatest(place), run_config=REBUILD).success
+    assert rows(place) == [("a", 2, 5), ("b", 2, 3), ("c", 1, 7)]
+    assert rows(place, before) == [("a", 2, 6), ("b", 2, 5)]
+    [swap] = [info for info in place.history().epochs() if info.epoch > before]
+    assert swap.rows_out == 2 + 2 + 1
+    place.drop(("a", 9))
+    assert place.run(with_the_greatest(place)).success
+    assert rows(place) == [("a", 3, 9), ("b", 2, 3), ("c", 1, 7)]
+    assert place.history().verify().findings == ()
+
+
+def test_a_stream_and_a_reader_of_it_go_on_behind_a_rebuild_and_go_back_over_it(place: Place) -> None:
+    @streaming_asset(shards=2, recovery=AT_ONCE)
+    def few(counts: Stream) -> Stream:
+        return counts.key_by("n").aggregate(keys=agg.count())
+
+    place.drop(("a", 1), ("b", 3), ("b", 1), ("b", 1))
+    assert place.run(place.counts(), few).success
+    before = place.history().manifest().epoch
+    place.drop(("c", 7))
+    assert place.run(with_the_greatest(place), run_config=REBUILD).success
+    assert place.run(with_the_greatest(place), few).success
+    newest = place.history("few").manifest()
+    assert newest.consumed[0].epoch == place.history().manifest().epoch
+    assert rows(place, name="few") == [(1, 2), (3, 1)]
+    place.history().rollback(before)
+    assert rows(place) == [("a", 1, 1), ("b", 3, 5)]
+    assert place.run(place.counts()).success
+    assert rows(place) == [("a", 1, 1), ("b", 3, 5), ("c", 1, 7)]
+
+
+def test_the_live_stream_goes_on_until_the_other_has_caught_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.drop(("a", 1), ("a", 5))
+    live = place.run_beside(place.counts(mode="continuous"))
+    until("the first epoch", lambda: place.epochs() >= 1)
+    passes: list[int] = []
+    one_pass = rebuild_module._Rebuild._pass
+
+    def counted(self: Any) -> int:
+        if len(passes) == 1:  # the live one works on meanwhile
+            place.drop(("b", 2))
+            until("the live stream has it", lambda: len(rows(place)) == 2)
+        passes.append(one_pass(self))
+        return rebuild_module.SHORT_PASS_MS + 1 if len(passes) == 1 else passes[-1]
+
+    monkeypatch.setattr(rebuild_module._Rebuild, "_pass", counted)
+    config = {"ops": {"counts": {"config": {"rebuild": True, "rebuild_pace": 0.5, "mode": "available_now"}}}}
+    result = place.run(with_the_greatest(place, mode="continuous"), run_config=config)
+    assert result.success
+    assert live.end().success, "it was asked to end"
+    assert rows(place) == [("a", 2, 5), ("b", 1, 2)]
+    assert len(passes) == 3, "two, and one behind the end of the live one"
+    observed = place.instance.fetch_observations(dg.AssetKey("counts"), limit=100).records
+    texts = [str(record.asset_observation.description) for record in observed if record.asset_observation]
+    assert any(text.startswith("Rebuilding as counts/~rebuild-1: epoch 3, 2 rows read") for text in texts)
+
+
+def test_a_rebuild_that_died_goes_on_and_one_that_is_done_is_not_done_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.drop(("a", 1))
+    assert place.run(place.counts()).success
+    before = place.history().manifest().version
+
+    class DiedError(Exception): ...
+
+    def dies(*_: object) -> None:
+        raise DiedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rebuild_module, "swap", dies)
+        assert not place.run(with_the_greatest(place), run_config=REBUILD).success
+    assert place.history().manifest().version == before
+    beside = place.history("counts/~rebuild-1").manifest()
+    assert place.run(with_the_greatest(place), run_config=REBUILD).success
+    assert place.history("counts/~rebuild-1").manifest().statistics.total_epochs == beside.statistics.total_epochs
+    # By hand, and for another request: it is built once more, beside, under the next name.
+    assert place.run(with_the_greatest(place), run_config=REBUILD).success
+    assert place.history("counts/~rebuild-2").manifest().statistics.total_epochs == 1
+    assert rows(place) == [("a", 1, 1)]
+
+
+def test_files_that_the_source_no_longer_has_stop_it_before_the_live_stream_ends(place: Place) -> None:
+    place.drop(("a", 1))
+    place.drop(("b", 1))
+    assert place.run(place.counts()).success
+    version = place.history().manifest().version
+    gone = min(place.inbox.iterdir())
+    gone.unlink()
+    told = failure_of(place.run(with_the_greatest(place), run_config=REBUILD))
+    assert "restore what the source no longer has" in told
+    assert f"/inbox (1 files, the first is {gone.as_uri()})" in told
+    assert place.history().manifest().version == version
+
+
+def test_another_key_is_refused_before_anything_is_read(place: Place) -> None:
+    @streaming_asset(name="counts", shards=2, recovery=AT_ONCE)
+    def by_value(spark: SparkSession) -> Stream:
+        return Stream(place.read(spark)).key_by("v").aggregate(n=agg.count())
+
+    place.drop(("a", 1))
+    assert place.run(place.counts()).success
+    told = failure_of(place.run(by_value, run_config=REBUILD))
+    assert "its rows have another key: 'k' before, 'v' now" in told
+    assert "fork(..., epoch=0)" in told
+
+
+def test_the_config_is_checked(place: Place) -> None:
+    place.drop(("a", 1))
+    for config, told in (
+        ({"rebuild": True, "from_epoch": 0}, "roll back first, or rebuild"),
+        ({"rebuild": True, "rebuild_pace": 0.0}, "above 0, at most 1"),
+    ):
+        result = place.run(place.counts(), run_config={"ops": {"counts": {"config": config}}})
+        assert told in failure_of(result)
