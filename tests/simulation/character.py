@@ -23,6 +23,10 @@ CHANGED_STEPS = 0.5
 """In how many worlds of one stream, which has several steps, its code changes now and then."""
 FIRST_WITH_CHANGED_STEPS = 1_200
 """Seeds below were written down before there were such changes."""
+REBUILDS = 0.25
+"""In how many worlds of one step the stream is rebuilt, over and over."""
+FIRST_WITH_REBUILDS = 2_200
+"""Seeds below were written down before there were such worlds."""
 FULL = 0.33
 """In how many worlds the store takes no writes now and then."""
 

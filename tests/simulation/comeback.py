@@ -28,7 +28,7 @@ class Comeback:
 
     @property
     def _committed(self) -> int:
-        return self._stream.oracle.counts["epoch"]
+        return self._stream.oracle.epochs
 
     def _look_later(self) -> None:
         self._world.scheduler.after(PERIOD_MS, self._look)

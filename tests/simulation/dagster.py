@@ -307,7 +307,7 @@ class Dagster:
         record = self.instance.get_run_by_id(replaced.id)
         if replaced.closes or (record is not None and record.is_success):
             return 0
-        is_first = replaced.stream.oracle.counts["epoch"] > replaced.epochs
+        is_first = replaced.stream.oracle.epochs > replaced.epochs
         return (0 if is_first else replaced.relaunches) + (not replaced.unavailable)
 
     def _ends_a_crash_loop(self, stream: "SimulatedStream", relaunches: int) -> None:

@@ -18,6 +18,7 @@ from dagster_ckpt.delivery import delivery_run as delivery_run_module
 from dagster_ckpt.delivery.delivery_run import _Run
 from dagster_ckpt.errors import FencedError, StoreUnavailableError
 from dagster_ckpt.hash_range import HashRange
+from dagster_ckpt.history import swap as swap_module
 from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.integration.recovery import sensor as sensor_module
 from dagster_ckpt.integration.recovery.dagster_runs import LastRuns, StreamAsset
@@ -55,7 +56,7 @@ from dagster_ckpt.storage.writer import stream_writer as writer_module
 from dagster_ckpt.storage.writer.opening import Opening, open_again
 from tests.simulation import reading as reading_module
 from tests.simulation import tasks as tasks_module
-from tests.simulation.character import FIRST_WITH_CHANGED_STEPS, FIRST_WITH_STEPS
+from tests.simulation.character import FIRST_WITH_CHANGED_STEPS, FIRST_WITH_REBUILDS, FIRST_WITH_STEPS
 from tests.simulation.deliveries.database import SimulatedSession
 from tests.simulation.deliveries.delivery_mutants import (
     ComparesNothing,
@@ -559,7 +560,7 @@ def _delivered_to(session: type[SimulatedSession], *seeds: int) -> Mutant:
 
 
 _UNJUDGED: tuple[tuple[object, str, object], ...] = (
-    (manifest_rules, "_OF_KIND", {**manifest_rules._OF_KIND, ManifestKind.EPOCH: (), ManifestKind.RESHARD: ()}),
+    (manifest_rules, "_OF_KIND", dict.fromkeys(manifest_rules._OF_KIND, ())),
     (well_formed, "_FORMS", ()),
 )
 
@@ -567,6 +568,12 @@ _UNJUDGED: tuple[tuple[object, str, object], ...] = (
 def _reshard(module: object, name: str, value: object, *seeds: int) -> Mutant:
     """With nothing that would refuse what comes of it: neither before it is created, nor beside the oracle."""
     return Mutant(Parts(), seeds, ((module, name, value), *_UNJUDGED))
+
+
+def _swap(name: str, *seeds: int) -> Mutant:
+    """Without a part of it, and with nothing that would refuse what comes of it."""
+    functions = ((swap_module, name, lambda *_: None), *_UNJUDGED)
+    return Mutant(Parts(), seeds, functions, first_seed=FIRST_WITH_REBUILDS)
 
 
 def _of_steps(coordinator: Callable[[Coordinator, Event], Stepped], *seeds: int) -> Mutant:
@@ -626,11 +633,9 @@ MUTANTS: dict[str, Mutant] = {
     "a reshard lets go of older epochs": _reshard(writer_module, "resharded", reshards_without_the_past, 79),
     "a task looks at no clip": _function(tasks_module, "shown", shows_all, 34),
     "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 50),
+    "a swap comes before all is read again": _swap("check_caught_up", 2416),
     "nothing is collected": _collector(NeverCollects, 0, 1),
     "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look), seeds=(1286, 2103)),
-    "a pin is built upon before it is proved": Mutant(
-        Parts(), (7002183,), ((fork_module, "is_kept", lambda *_: True), (opening_module, "is_kept", lambda *_: True))
-    ),
     "a batch is skipped": Mutant(Parts(driver=SkipsABatch), seeds=(118,)),
     "an unanswered commit is made again by the same writer": Mutant(
         Parts(driver=GoesOnWithAnUnansweredCommit, chain=NoncePerWriter), seeds=(6,)

@@ -99,12 +99,18 @@ class Oracle:
     worked: set[tuple[Term, Epoch]] = field(default_factory=set)
     _quiet: set[Epoch] = field(default_factory=set)
     _restarted: set[Epoch] = field(default_factory=set)
+    _swapped: dict[Epoch, set[str]] = field(default_factory=dict)
     _confirmed: set[int] = field(default_factory=set)
     _rolled_back_for: set[str] = field(default_factory=set)
 
     @property
     def newest(self) -> Manifest | None:
         return self.history[Version(len(self.history))] if self.history else None
+
+    @property
+    def epochs(self) -> int:
+        """How many were ever committed."""
+        return self.counts[ManifestKind.EPOCH] + self.counts[ManifestKind.SWAP]
 
     # ---- what happened to the store
 
@@ -288,9 +294,13 @@ class Oracle:
     def _consumed_the_next_batch(self, before: Manifest | None, manifest: Manifest) -> None:
         if manifest.kind is ManifestKind.FORK:
             self._shows_what_its_origin_did(manifest)
+        was = 0 if before is None else consumed(before)
+        if manifest.kind is ManifestKind.SWAP and consumed(manifest) < was:
+            raise BrokenPromiseError(
+                "a swap reads no source again", f"{manifest.version}: {consumed(manifest)} < {was}"
+            )
         if manifest.kind is not ManifestKind.EPOCH:
             return
-        was = 0 if before is None else consumed(before)
         if before is not None and before.epoch != EMPTY and before.pipeline != manifest.pipeline:
             if consumed(manifest) != was or not self._reads_nothing(before, manifest):
                 raise BrokenPromiseError("changed steps begin with what was read", f"{manifest.version}")
@@ -314,6 +324,9 @@ class Oracle:
     def _shows_what_its_origin_did(self, manifest: Manifest) -> None:
         """The fork begins with the batches of the epoch that it was forked from: its table must be their sums."""
         origin = manifest.ancestors[-1]
+        if origin.epoch == EMPTY and consumed(manifest) == 0:
+            self.counts["streams begun beside"] += 1
+            return
         shown = self.oracles[origin.uuid].history.get(Version(origin.epoch))
         if shown is None or shown.kind is ManifestKind.OPEN or consumed(manifest) != consumed(shown):
             raise BrokenPromiseError("a fork begins with an epoch of its origin", f"{manifest.ancestors}")
@@ -353,6 +366,11 @@ class Oracle:
         keys = {str(key) for key, _ in batch(batches)} if made else set()
         if manifest.epoch in self._restarted:
             keys = set(table)
+        if manifest.kind is ManifestKind.SWAP:
+            assert self.newest is not None, "it takes the place of something"
+            was = self.sums_of(self.newest)
+            self._swapped[manifest.epoch] = {key for key, total in table.items() if was.get(key) != total}
+        keys = self._swapped.get(manifest.epoch, keys)
         if changed != {key: table[key] for key in keys}:
             raise BrokenPromiseError("a change log is that of its epoch", f"{manifest.version}: {changed}")
 
@@ -372,7 +390,10 @@ class Oracle:
         match manifest.kind:
             case ManifestKind.FORK:
                 origin = manifest.ancestors[-1]
-                return self.oracles[origin.uuid].worked_with[Version(origin.epoch)]
+                return () if origin.epoch == EMPTY else self.oracles[origin.uuid].worked_with[Version(origin.epoch)]
+            case ManifestKind.SWAP:
+                beside = manifest.ancestors[-1]
+                return self.oracles[beside.uuid].worked_with[Version(beside.epoch)]
             case ManifestKind.ROLLBACK:
                 return () if manifest.epoch == EMPTY else self.worked_with[Version(manifest.epoch)]
             case ManifestKind.EPOCH:
@@ -390,6 +411,8 @@ class Oracle:
             then = self.history.get(Version(manifest.epoch), before)  # epoch 0 has the number that there is
             if manifest.shards != then.shards:
                 raise BrokenPromiseError(rule, f"{manifest.version} has {manifest.shards}, not {then.shards}")
+        elif manifest.kind is ManifestKind.SWAP:
+            pass  # it has as many as what it shows was built with
         elif (manifest.shards != before.shards) != (manifest.kind is ManifestKind.RESHARD):
             raise BrokenPromiseError(
                 rule, f"{manifest.version} ({manifest.kind}): {before.shards} became {manifest.shards}"
@@ -419,7 +442,7 @@ class Oracle:
         self.counts["runs named again"] += len(named) - len(set(named))
 
     def _goes_back_once(self, manifest: Manifest) -> None:
-        if manifest.kind is not ManifestKind.ROLLBACK:
+        if manifest.kind not in (ManifestKind.ROLLBACK, ManifestKind.SWAP):
             return
         root_run = manifest.owner.location  # the simulation's writers say there for whom they open
         if root_run in self._rolled_back_for:
@@ -432,7 +455,7 @@ class Oracle:
             for retired in _retains(before) - _retains(manifest):
                 self._given_up_ms[retired] = now_ms
         self.history[version] = manifest
-        if self.logged is not None and manifest.kind is ManifestKind.EPOCH:
+        if self.logged is not None and manifest.kind.makes_epoch:
             self.logged[manifest.epoch] = tuple(self._log(manifest))
         self.oracles[manifest.uuid] = self
         self.counts[manifest.kind] += 1

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dagster_ckpt.history import swap
 from dagster_ckpt.integration.recovery import sensor, stream_status
 from dagster_ckpt.protocol import json_codec, lease
 from dagster_ckpt.protocol.epochs import retention
@@ -20,6 +21,7 @@ from dagster_ckpt.storage.writer import opening
 from dagster_ckpt.storage.writer import stream_writer as writer_module
 from tests.simulation import decoded
 from tests.simulation.deliveries.delivery_driver import patches
+from tests.simulation.rebuilding import log_of_sums
 from tests.simulation.resharding import person_in
 from tests.simulation.sensor_daemon import InTurn
 
@@ -58,6 +60,7 @@ def patched(world: "World") -> Iterator[None]:
         (writer_module, "ManifestChain", world.patient_chain),
         (subscribers, "ManifestChain", world.patient_chain),
         (upstreams, "ManifestChain", world.patient_chain),
+        (swap, "_change_log", log_of_sums),
     )
     values += tuple(each for stream in world.deliveries for each in patches(world, stream))
     before = [(where, name, getattr(where, name)) for where, name, _ in values]

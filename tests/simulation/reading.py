@@ -208,7 +208,7 @@ class ReadingOracle(Oracle):
             return
         self.counts["parts of snapshots read" if at.parts else "logs read"] += 1
         shown = self.upstream.history.get(Version(at.epoch))
-        if at.epoch != EMPTY and (shown is None or shown.kind is not ManifestKind.EPOCH):
+        if at.epoch != EMPTY and (shown is None or not shown.kind.makes_epoch):
             raise BrokenPromiseError("only committed epochs are read", f"{manifest.version} has read {at}")
         was = None if before is None else read_to(before)
         if was is not None and was == at:

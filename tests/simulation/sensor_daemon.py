@@ -99,7 +99,7 @@ def evaluate_the_sensor(world: "World", process: "Process") -> None:
         def was_removed(resets: int = resets) -> bool:
             return dagster.resets > resets
 
-        epochs = {stream.name: stream.oracle.counts["epoch"] for stream in world.all_streams}
+        epochs = {stream.name: stream.oracle.epochs for stream in world.all_streams}
         watched = [stream.watched for stream in world.all_streams if stream.begun]
         instance = _InstanceOfTick(dagster, world.scheduler.now_ms)
         context = SimpleNamespace(cursor=dagster.cursor, instance=instance, log=_Log(was_removed))

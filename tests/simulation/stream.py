@@ -48,6 +48,7 @@ class SimulatedStream:
     watched: Watched = field(init=False)
     reading: Reading | None = None
     begun: bool = False
+    begun_beside: bool = False
     crash_loop: str | None = None
     pipeline: Pipeline = field(init=False)
 

@@ -8,7 +8,7 @@ itself. In the end a last writer and two collectors find out whether the stream 
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from random import Random
@@ -28,6 +28,8 @@ from tests.simulation.calm import Calm
 from tests.simulation.character import (
     CHANGED_STEPS,
     FIRST_WITH_CHANGED_STEPS,
+    FIRST_WITH_REBUILDS,
+    REBUILDS,
     Character,
     character_of,
     with_a_full_store,
@@ -48,6 +50,7 @@ from tests.simulation.oracle import BrokenPromiseError, Oracle
 from tests.simulation.patching import patched
 from tests.simulation.readers import pin_again_and_again, read_again_and_again
 from tests.simulation.reading import ReadingDriver
+from tests.simulation.rebuilding import besides_of, rebuild_again_and_again
 from tests.simulation.resharding import reshard_again_and_again
 from tests.simulation.scheduler import BEGINNING_MS, Process, Scheduler
 from tests.simulation.sensor_daemon import evaluate_the_sensor
@@ -139,6 +142,12 @@ class World:
             self.forks = [
                 SimulatedStream(self, f"flights/what_if_{number}") for number in range(forking.choice([1, 2]))
             ]
+        self.besides: list[SimulatedStream] = []
+        if self.rebuilds:
+            self.besides = [SimulatedStream(self, name) for name in besides_of(first.name)]
+            # Slow enough to be caught up with.
+            pause_ms = max(self.character.epoch_pause_ms, self.character.grace_ms // 5)
+            self.character = replace(self.character, epoch_pause_ms=pause_ms)
         self.weather = Weather(self.scheduler, self.character, self.chance, {})
         self.deliveries = [
             SimulatedStream(self, NAME, upstream=stream, delivery=delivery)
@@ -152,13 +161,22 @@ class World:
     @property
     def changes_steps(self) -> bool:
         """Whether the steps of its one stream change at times. The stream has no readers, since a change stops them."""
-        alone = len(self.all_streams) == 1 and self.character.shape is not None
+        alone = len([*self.streams, *self.forks, *self.deliveries]) == 1 and self.character.shape is not None
         chance = Random(f"changed steps of {self.seed}")
         return alone and self.seed >= FIRST_WITH_CHANGED_STEPS and chance.random() < CHANGED_STEPS
 
     @property
+    def rebuilds(self) -> bool:
+        """Whether somebody builds its first stream anew beside the live one, over and over."""
+        one_step = self.character.shape is None and not self.character.append
+        chance = Random(
+            f"rebuilds 1496 of {self.seed}"
+        )  # such that no seed below that is written down gets another world
+        return one_step and self.seed >= FIRST_WITH_REBUILDS and chance.random() < REBUILDS
+
+    @property
     def all_streams(self) -> list[SimulatedStream]:
-        return [*self.streams, *self.forks, *self.deliveries]
+        return [*self.streams, *self.forks, *self.besides, *self.deliveries]
 
     # ---- what a process is made of
 
@@ -231,6 +249,8 @@ class World:
             self._keep(self.streams[0], "forker", fork_again_and_again)
         if character.reshard_ms:
             self._keep(self.streams[0], "resharder", reshard_again_and_again)
+        if self.besides:
+            self._keep(self.streams[0], "rebuilder", rebuild_again_and_again)
         if self.changes_steps:
             self._now_and_then(CHANGED_STEPS_MS, self.streams[0].change_steps)
         for rate, happen in (
@@ -241,7 +261,7 @@ class World:
         ):
             if rate:
                 self._now_and_then(round(1_000 / rate), happen)
-        actors = 1 + len(self.streams) + bool(self.forks) + len(self.deliveries)
+        actors = 1 + len(self.streams) + bool(self.forks) + 4 * bool(self.besides) + len(self.deliveries)
         requests_max = character.requests_max * actors // 2
         self.scheduler.run(until=lambda: self.weather.requests >= requests_max)
 
@@ -272,6 +292,12 @@ class World:
         self._keep(fork, "janitor", collect_for_others, role="collector")
         self._keep(fork, "pinner", pin_again_and_again)
         self._now_and_then(self.character.by_hand_every_ms, lambda: launch_by_hand(fork))
+
+    def begin_beside(self, beside: SimulatedStream) -> None:
+        """Let somebody collect what is built beside a stream, too."""
+        if not (beside.begun_beside or self.calm):
+            beside.begun_beside = True
+            self._keep(beside, "janitor", collect_for_others, role="collector")
 
     def _begin_deliveries(self, stream: SimulatedStream) -> None:
         for each in self.deliveries:
@@ -325,6 +351,8 @@ class World:
                 ends.append(Calm(fork, tuple(ends)))
         ends += [Calm(stream, tuple(ends)) for stream in self.streams[:1]]
         ends += [Calm(stream) for stream in (*self.streams[1:], *self.deliveries) if stream.begun]
+        # Their files are read by all others, also by those that were forked since.
+        ends += [Calm(stream, tuple(ends)) for stream in self.besides if stream.oracle.newest is not None]
         self.scheduler.run(until=lambda: _are_over(ends))
         if not _are_over(ends):
             raise BrokenPromiseError("every world comes to its end", "nothing happens any more")

@@ -43,7 +43,9 @@ class DeliveryOracle(ReadingOracle):
         at = decode(text)
         stream = self.oracles.get(at.uuid)
         shown = None if stream is None else stream.history.get(Version(max(at.epoch, FIRST)))
-        is_epoch = at.epoch == EMPTY or (shown is not None and shown.kind in {ManifestKind.EPOCH, ManifestKind.FORK})
+        is_epoch = at.epoch == EMPTY or (
+            shown is not None and (shown.kind.makes_epoch or shown.kind is ManifestKind.FORK)
+        )
         if stream is None or shown is None or not is_epoch:
             raise BrokenPromiseError("only committed epochs are delivered", text)
         if replaced:
