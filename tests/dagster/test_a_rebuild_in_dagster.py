@@ -52,6 +52,10 @@ def test_a_stream_and_a_reader_of_it_go_on_behind_a_rebuild_and_go_back_over_it(
     def few(counts: Stream) -> Stream:
         return counts.key_by("n").aggregate(keys=agg.count())
 
+    @streaming_asset(shards=2, recovery=AT_ONCE)
+    def largest(counts: Stream) -> Stream:
+        return counts.top(1, by="greatest desc")
+
     place.drop(("a", 1), ("b", 3), ("b", 1), ("b", 1))
     assert place.run(place.counts(), few).success
     before = place.history().manifest().epoch
@@ -61,6 +65,10 @@ def test_a_stream_and_a_reader_of_it_go_on_behind_a_rebuild_and_go_back_over_it(
     newest = place.history("few").manifest()
     assert newest.consumed[0].epoch == place.history().manifest().epoch
     assert rows(place, name="few") == [(1, 2), (3, 1)]
+    assert place.run(with_the_greatest(place), largest).success, (
+        "one that begins with the table, whose files are beside"
+    )
+    assert rows(place, name="largest") == [("c", 1, 7)]
     place.history().rollback(before)
     assert rows(place) == [("a", 1, 1), ("b", 3, 5)]
     assert place.run(place.counts()).success

@@ -17,8 +17,9 @@ from dagster_ckpt.protocol.object_names import pin_name
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
+from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
-from dagster_ckpt.storage.stores.object_store import ObjectMissingError
+from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 from tests.simulation import decoded
 from tests.simulation.driver import Driver
@@ -143,8 +144,14 @@ class ReadingDriver(Driver):
         batch = self.writer.manifest.batch_id
         return 0 if batch is None else batch + 1, self.plan.after
 
+    def upstream_files(self, process: "Process") -> ObjectStore:
+        """The files of the upstream, and of those in whose place it has gone on."""
+        newest = self.upstream.oracle.newest
+        ancestors = () if newest is None else newest.ancestors
+        return with_ancestors(self.upstream.store_of(process), self.world.root_of(process), ancestors)
+
     def inflow(self, executor: "Process") -> Inflow | None:
-        plan, store = self.plan, self.upstream.store_of(executor)
+        plan, store = self.plan, self.upstream_files(executor)
         assert plan is not None
 
         def read(name: str) -> bytes:
@@ -190,10 +197,10 @@ def _sums(run: RunRef | None, data: bytes) -> Sums:
 def _files_of_table(driver: ReadingDriver, snapshot: Manifest) -> tuple[tuple[str, RunRef | None], ...]:
     """The files that a table is made of, oldest first."""
     if snapshot.pipeline.tables:
-        return tuple((run.path, run) for runs in snapshot.runs[TABLE] for run in reversed(runs))
-    store = driver.upstream.store_of(driver.process)
+        return tuple((run.name, run) for runs in snapshot.runs[TABLE] for run in reversed(runs))
+    store = driver.upstream_files(driver.process)
     lists = IndexedLists(store, CHANGES, driver.clock, driver.character.patience)
-    return tuple((change.path, None) for change in lists.entries(snapshot.files))
+    return tuple((change.name, None) for change in lists.entries(snapshot.files))
 
 
 class ReadingOracle(Oracle):
