@@ -15,6 +15,7 @@ from dagster_ckpt.protocol.manifest.manifest import Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.rebuild import RebuildHooks, rebuild
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
 from dagster_ckpt.runtime.spark.session import open_session
@@ -58,17 +59,28 @@ class StreamUnderTest:
         *,
         restart_steps: bool = False,
     ) -> JobResult:
-        session = open_session(self.spark)
-        job = StreamJob(
+        job = self._job(
+            function,
+            options,
+            lambda pipeline: replace(self._opening(pipeline, from_epoch), restart_steps=restart_steps),
+        )
+        return run_stream(job, hooks or JobHooks(on_commit=self.epochs.append), self.clock)
+
+    def rebuild(self, function: Function, request: str = "rebuild", pace: float = 1.0) -> bool:
+        """Build the stream anew beside, and let it take over."""
+        job = self._job(function, FAST, lambda pipeline: self._opening(pipeline, None))
+        return rebuild(job, lambda _: function(open_session(self.spark)), request, pace, RebuildHooks(), self.clock)
+
+    def _job(self, function: Function, options: JobOptions, opening: Callable[[Pipeline], Opening]) -> StreamJob:
+        return StreamJob(
             asset=self.name,
-            stream=function(session),
+            stream=function(open_session(self.spark)),
             address=self.address,
             folder=folder_of(self.name.split("/")),
-            opening=lambda pipeline: replace(self._opening(pipeline, from_epoch), restart_steps=restart_steps),
+            opening=opening,
             options=options,
             moved=self.moved,
         )
-        return run_stream(job, hooks or JobHooks(on_commit=self.epochs.append), self.clock)
 
     def history(self) -> StreamHistory:
         return CheckpointStore(self.address.url, self.address.options).stream(self.name)

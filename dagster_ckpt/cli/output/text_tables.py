@@ -352,7 +352,10 @@ def _tables_of(number: int, step: Pipeline, manifest: Manifest) -> Iterable[tupl
 
 def _so_far(info: EpochInfo, manifest: Manifest, upstreams: Sequence[UpstreamInfo]) -> Iterable[tuple[str, str]]:
     """The stream's sources and owner."""
-    for origin in manifest.ancestors[-1:]:
+    for origin in manifest.ancestors:
+        if origin.swapped:
+            yield "rebuilt as", f"{escape(origin.stream)}, epoch {origin.epoch}"
+    for origin in [each for each in manifest.ancestors if not each.swapped][-1:]:
         yield "forked from", f"{escape(origin.stream)}, epoch {origin.epoch}"
     for position in manifest.sources:
         yield "source", escape(source_line(position))
