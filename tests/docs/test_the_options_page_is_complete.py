@@ -247,6 +247,8 @@ def test_the_run_config_is_on_the_page() -> None:
         "from_epoch": ("int | None", str(fields["from_epoch"].default)),
         "take_over": ("bool", str(fields["take_over"].default)),
         "restart_steps": ("bool", str(fields["restart_steps"].default)),
+        "rebuild": ("bool", str(fields["rebuild"].default)),
+        "rebuild_pace": ("float | None", str(fields["rebuild_pace"].default)),
     }
 
 
