@@ -79,6 +79,22 @@ def test_the_stream_is_left_to_it_once_the_live_run_was_asked_to_end(world: Sens
     assert (request.run_config, request.tags[REBUILD_TAG]) == (REBUILD, rebuilding.run.run_id)
 
 
+def test_a_younger_live_run_that_was_asked_to_end_is_not_followed_by_another(world: SensorWorld) -> None:
+    rebuilding = Rebuilding(world)
+    rebuilding.ticks(3)
+    younger = world.started("c")
+    writer = rebuilding.writer = world.open("c", younger)
+    world.move(rebuilding.live, dg.DagsterRunStatus.FAILURE)
+    assert not rebuilding.ticks(3)
+    rebuilding.writer = None
+    world.close("c", writer.term, "drained, as was asked for on elsewhere")
+    world.move(younger, dg.DagsterRunStatus.SUCCESS)
+    assert not rebuilding.ticks(30)
+    world.move(rebuilding.run, dg.DagsterRunStatus.FAILURE)
+    rebuilding.beat = None
+    assert rebuilding.ticks(3)[0].run_key == f"c after {younger.run_id}", "nothing takes over any more"
+
+
 def test_the_run_that_has_taken_over_is_relaunched_as_an_ordinary_one(world: SensorWorld) -> None:
     rebuilding = Rebuilding(world)
     # What has taken over notes who asked for it, as a rollback does.

@@ -62,6 +62,7 @@ from dagster_ckpt.integration.recovery.stream_status import (
 )
 from dagster_ckpt.integration.recovery.stream_view import RunState, StreamView
 from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.writer.drain_requests import was_drained
 
 DEV_HAS_ENDED = "dagster dev has ended: the sensor of its next start continues the streams"
 
@@ -258,12 +259,21 @@ def _judge(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) -
     if run is not None:
         _drain_old_code(instance, run, case.view, watched.code_version)
         _report(tick, asset, run, case.status, verdict)
-    request = None
+    request, run_id = None, None if run is None else run.run_id
+    if launch is not None and launch.attempt == 0 and _is_left_to_a_rebuild(tick, asset, case):
+        return Judged(after, "it was asked to end for its rebuild, which takes over", None, run_id)
     if launch is not None:
         if launch.not_rolled_back is not None:
             tick.context.log.warning("a rollback was not done. stream=%s, reason=%s", asset.stream, verdict.reason)
         request = run_request(watched, launch, run, case.status, tick.clock, verdict.reason)
-    return Judged(after, verdict.reason, request, None if run is None else run.run_id)
+    return Judged(after, verdict.reason, request, run_id)
+
+
+def _is_left_to_a_rebuild(tick: Tick, asset: StreamAsset, case: Case) -> bool:
+    """Whether its writer was asked to end, and an unfinished run rebuilds the stream: that opens it next."""
+    lease, run = case.status.lease, case.run
+    rebuilds = rebuilding_run(tick.unfinished, asset, case.status, None if run is None else run.run_id)
+    return rebuilds is not None and lease is not None and was_drained(lease.closed)
 
 
 def _judge_rebuild(

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.errors import CheckpointError
+from dagster_ckpt.errors import CheckpointError, FencedError
 from dagster_ckpt.history.drain import drain
 from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch
 from dagster_ckpt.history.swap import NotCaughtUpError, check_can_take_over, check_caught_up, swap
@@ -139,9 +139,9 @@ class _Rebuild:
             try:
                 swap(self.root, self.chain, self.beside, opening)
                 return
-            except NotCaughtUpError:
-                # Another run has gone on with the stream meanwhile; or never: then the check within the pass raises it.
-                continue
+            except (NotCaughtUpError, FencedError) as error:
+                # Another run has gone on with the stream meanwhile, or is live: it is asked to end like the first.
+                _LOG.warning("the rebuilt stream could not take over yet. stream=%s, reason=%s", self.job.asset, error)
         raise CheckpointError(f"other runs go on with the stream: stop them. stream={self.job.asset}")
 
     def _pass(self) -> int:

@@ -14,6 +14,7 @@ from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectS
 _log = logging.getLogger(__name__)
 
 LOOK_MS_MIN, LOOK_MS_MAX = 1_000, 10_000
+_DRAINED = "drained, as was asked for on"
 
 
 def rest_of(interval_ms: int) -> int:
@@ -24,6 +25,11 @@ def rest_of(interval_ms: int) -> int:
 def write_drain(store: ObjectStore, request: DrainRequest) -> None:
     """Write the request, replacing any earlier one. A crash leaves this request or the earlier one."""
     store.put(request_name(DRAIN), encode_drain(request))
+
+
+def was_drained(closed: str | None) -> bool:
+    """Whether a lease that was closed with these words is of a writer that a request in the store has ended."""
+    return closed is not None and closed.startswith(_DRAINED)
 
 
 def read_drain(store: ObjectStore) -> DrainRequest | None:
@@ -73,4 +79,4 @@ class DrainWatch:
             return None
         if request is None or not request.is_meant_for(self.first, self.holder):
             return None
-        return f"drained, as was asked for on {request.host}"
+        return f"{_DRAINED} {request.host}"
