@@ -25,6 +25,7 @@ from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import Nonce
 from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, Verdict, decode_fork, decode_pin, decode_verdict, encode_pin
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
+from dagster_ckpt.protocol.manifest.references import references
 from dagster_ckpt.protocol.object_names import (
     FORK_PINS,
     NAME_BYTES_MAX,
@@ -70,7 +71,7 @@ def _pinned(chain: ManifestChain, pin: Pin, epoch: Retained) -> Pin:
     name, store, ours = pin.name, chain.span(), pin.nonce
     if not store.put_if_absent(pin_name(name), encode_pin(pin)):
         there = _read(store, pin_name(name))
-        if there is None or there.manifest != pin.manifest:
+        if there is None or not _keeps_the_same(there, pin):
             raise InvalidPipelineError(
                 f"this name is taken by another pin: unpin it first, or choose another name. pin={name!r}, "
                 f"epoch={epoch.epoch}, pinned={there and there.manifest.epoch}, store={store.url}"
@@ -84,6 +85,14 @@ def _pinned(chain: ManifestChain, pin: Pin, epoch: Retained) -> Pin:
             store.delete(pin_name(name))
         raise _retired_meanwhile(name, epoch, store)
     return pin
+
+
+def _keeps_the_same(there: Pin, pin: Pin) -> bool:
+    """Whether a pin of the same name does what this one would: of a fork's, the manifest may be a later opening's."""
+    if pin.fork is None:
+        return there.manifest == pin.manifest
+    kept, wanted = ({ref.name for _, ref in references(each.manifest)} for each in (there, pin))
+    return (there.fork, there.manifest.epoch, kept) == (pin.fork, pin.manifest.epoch, wanted)
 
 
 def _check_name(name: str, store: ObjectStore) -> None:

@@ -199,6 +199,7 @@ def test_killed_at_any_call_nothing_or_all_is_done_and_the_same_request_again_do
             left -= 1
             return Fault.NONE
 
+        world.beside.open()  # as the next try does
         root = FaultyStore(world.root, decide)
         try:
             world.swap(root, f"rebuild-{calls}")
