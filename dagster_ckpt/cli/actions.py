@@ -285,4 +285,31 @@ def reshard(request: Request, stream: str, *, shards: int, fence: bool, yes: boo
     request.show(text_tables.reshard, documents.reshard, info)
 
 
-COMMANDS = (rollback, savepoint, pin, unpin, fork, gc, drain, unsubscribe, reshard)
+@click.command()
+@click.argument("stream")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTION...]")
+@click.option("--pace", type=click.FloatRange(0, 1, min_open=True), help="The part of the time that it may work.")
+@unasked
+@asked
+def rebuild(request: Request, stream: str, options: tuple[str, ...], *, pace: float | None, yes: bool) -> None:
+    """Build STREAM anew with the deployed code, beside the live one, and let it take over.
+
+    Launches the stream's job by `dagster job launch`, in the instance of DAGSTER_HOME: give what that needs behind
+    two dashes, such as `-- -w workspace.yaml`. The Dagster run works on its own: see how far it is with
+    `dagster-ckpt show STREAM/~rebuild-1`.
+    """
+    import json
+    import subprocess
+    import sys
+
+    history = request.store.stream(stream)
+    newest = history.latest()
+    confirm(f"Build {history.name} anew, and let it take over from epoch {newest.epoch} or a later one?", yes=yes)
+    config = {"rebuild": True} | ({} if pace is None else {"rebuild_pace": pace})
+    launch = [sys.executable, "-m", "dagster_ckpt.integration.launch", history.name, json.dumps(config), *options]
+    if subprocess.run(launch, check=False).returncode:
+        raise click.ClickException(f"Dagster did not launch the job. Nothing has changed. stream={history.name}")
+    click.echo(f"The rebuild of {history.name} is launched.")
+
+
+COMMANDS = (rollback, savepoint, pin, unpin, fork, gc, drain, unsubscribe, reshard, rebuild)

@@ -18,4 +18,5 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     component/        `StreamingComponent`, `StreamingSqlComponent` and `DeliveryComponent`: for projects of `dg`
     dagster_dev       the `dagster dev` that a process belongs to
     dagster_names     names that Dagster sees
+    launch            launches a stream's job, for the command line
 """
