@@ -18,6 +18,8 @@ if ! "$venv/bin/python" -c 'import dagster_k8s, dagster_postgres, kubernetes_val
         --editable '.[deploy,test-deploy]'
 fi
 
+. scripts/executors.sh
+
 DAGSTER_CKPT_TEST_DEPLOY=1
 export DAGSTER_CKPT_TEST_DEPLOY
 exec scripts/run.sh python -m pytest -q -p no:cacheprovider tests/deploy "$@"

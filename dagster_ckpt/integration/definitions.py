@@ -15,6 +15,7 @@ from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
 from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor, sensor_name_of
 from dagster_ckpt.integration.sql.streaming_sql import Source, streaming_sql
 from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
+from dagster_ckpt.storage.stores.address import check_reach
 
 
 def build_streaming_definitions(
@@ -58,7 +59,7 @@ def build_streaming_definitions(
     assets = _with_distinct_ops(assets)
     checking = check_definitions(assets, checks, name)
     if checkpoints is not None:
-        _check_reach(checkpoints.url, spark)
+        _check_reach(checkpoints, spark)
     is_first = (
         name is not None or not assets or (checkpoints is not None and checkpoints.claim(asset.key for asset in assets))
     )
@@ -91,11 +92,12 @@ def _with_distinct_ops(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsD
     return [_with_op(asset, names[asset.key]) for asset in assets]
 
 
-def _check_reach(url: object, spark: object) -> None:
+def _check_reach(checkpoints: CheckpointCoordinatorResource, spark: object) -> None:
     """Raise `InvalidPipelineError` for a store that Spark's workers cannot reach, as far as it is known without Spark.
 
     What an environment variable has is checked when a stream starts; so is all of a master that is not known here.
     """
+    url: object = checkpoints.url
     if not isinstance(url, str) or isinstance(url, dg.EnvVar):
         return
     scheme = url.split(":", maxsplit=1)[0].lower()
@@ -106,11 +108,9 @@ def _check_reach(url: object, spark: object) -> None:
         )
     config = getattr(spark, "spark_config", None)
     master = config.get("spark.master") if isinstance(config, Mapping) else None
-    if scheme == "file" and type(master) is str and master.split("[", maxsplit=1)[0] != "local":
-        raise InvalidPipelineError(
-            "a file: store is on one host, and Spark's executors may be on others: use a local master, or another "
-            f"store. url={url!r}, spark.master={master!r}"
-        )
+    options: object = checkpoints.storage_options
+    if type(master) is str and isinstance(options, Mapping):
+        check_reach(url, options, master)
 
 
 def _with_uri(asset: dg.AssetsDefinition, checkpoints: CheckpointCoordinatorResource) -> dg.AssetsDefinition:

@@ -194,8 +194,8 @@ def test_storage_options_in_environment_variables_are_checked_where_they_are_use
     ("url", "master", "reason"),
     [
         ("memory://streams", "local[2]", "memory: store"),
-        ("file:///data/checkpoints", "spark://host:7077", r"spark\.master='spark://host:7077'"),
-        ("file:///data/checkpoints", "yarn", r"spark\.master='yarn'"),
+        ("file:///data/checkpoints", "spark://host:7077", r"master=spark://host:7077"),
+        ("file:///data/checkpoints", "yarn", r"master=yarn"),
     ],
 )
 def test_a_store_that_sparks_workers_cannot_reach_is_refused_when_the_location_loads(
