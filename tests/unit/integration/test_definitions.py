@@ -206,6 +206,17 @@ def test_a_store_that_sparks_workers_cannot_reach_is_refused_when_the_location_l
         build_streaming_definitions([a_stream("a")], checkpoints=checkpoints(url=url), spark=spark)
 
 
+def test_a_driver_away_from_the_dagster_run_is_refused_when_the_location_loads() -> None:
+    config = {"spark.master": "k8s://https://kubernetes.default.svc", "spark.submit.deployMode": "cluster"}
+    spark = LazyPySparkResource(spark_config=config)
+    with pytest.raises(InvalidPipelineError, match=r"client mode.*run launcher.*spark\.submit\.deployMode=cluster"):
+        build_streaming_definitions(
+            [a_stream("a")], checkpoints=checkpoints(url="s3://bucket/checkpoints"), spark=spark
+        )
+    there = LazyPySparkResource(spark_config={**config, "spark.submit.deployMode": "client"})
+    build_streaming_definitions([a_stream("a")], checkpoints=checkpoints(url="s3://bucket/checkpoints"), spark=there)
+
+
 def test_two_streams_of_one_key_are_refused_when_the_location_loads() -> None:
     with pytest.raises(InvalidPipelineError, match=r"keys=\['a'\]"):
         build_streaming_definitions([a_stream("a"), a_stream("a")], checkpoints=checkpoints(), spark=SPARK)
