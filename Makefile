@@ -72,11 +72,11 @@ chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (K
 	@scripts/run.sh python -m tests.chaos --kills $(or $(KILLS),100) $(if $(SEED),--seed $(SEED)) $(if $(LANES),--lanes '$(LANES)') \
 		$(if $(KINDS),--kinds '$(KINDS)')
 
-cluster: $(READY) ## the same on a standalone cluster of Spark, on a shared folder and on S3 (KILLS=40; SEED=; LANES=; KINDS=executor; WORLDS=plain)
+cluster: $(READY) ## kill parts of a standalone cluster of Spark and the streams on it (KILLS=40; SEED=; LANES=; KINDS=executor; WORLDS=dynamic)
 	@scripts/cluster.sh --kills $(or $(KILLS),40) $(if $(SEED),--seed $(SEED)) $(if $(LANES),--lanes '$(LANES)') \
 		$(if $(KINDS),--kinds '$(KINDS)') $(if $(WORLDS),--worlds '$(WORLDS)')
 
-chaos-chain: $(READY) ## the same for a chain of three streams (KILLS=30 of each; SEED= repeats the choices)
+chaos-chain: $(READY) ## like chaos, for a chain of three streams (KILLS=30 of each; SEED= repeats the choices)
 	@scripts/run.sh python -m tests.chaos.chain --kills $(or $(KILLS),30) $(if $(SEED),--seed $(SEED))
 
 chaos-delivery: $(READY) ## kill deliveries, their streams and servers (KILLS=40 of each destination; ONLY=postgres,delta; SEED=)
