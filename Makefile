@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: test-daemon test-tpcds test-sql-tests first-epoch fifty profile
-.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage test-s3 test-browser test-destinations test-kafka test-deploy chaos chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
+.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage test-s3 test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
 BIN := .venv/bin
@@ -72,7 +72,11 @@ chaos: $(READY) ## kill processes of a Dagster at work and compare with batch (K
 	@scripts/run.sh python -m tests.chaos --kills $(or $(KILLS),100) $(if $(SEED),--seed $(SEED)) $(if $(LANES),--lanes '$(LANES)') \
 		$(if $(KINDS),--kinds '$(KINDS)')
 
-chaos-chain: $(READY) ## the same for a chain of three streams (KILLS=30 of each; SEED= repeats the choices)
+cluster: $(READY) ## kill parts of a standalone cluster of Spark and the streams on it (KILLS=40; SEED=; LANES=; KINDS=executor; WORLDS=dynamic)
+	@scripts/cluster.sh --kills $(or $(KILLS),40) $(if $(SEED),--seed $(SEED)) $(if $(LANES),--lanes '$(LANES)') \
+		$(if $(KINDS),--kinds '$(KINDS)') $(if $(WORLDS),--worlds '$(WORLDS)')
+
+chaos-chain: $(READY) ## like chaos, for a chain of three streams (KILLS=30 of each; SEED= repeats the choices)
 	@scripts/run.sh python -m tests.chaos.chain --kills $(or $(KILLS),30) $(if $(SEED),--seed $(SEED))
 
 chaos-delivery: $(READY) ## kill deliveries, their streams and servers (KILLS=40 of each destination; ONLY=postgres,delta; SEED=)

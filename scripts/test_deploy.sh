@@ -12,11 +12,13 @@ mkdir -p .work
 
 need_postgresql || exit 1
 
-if ! "$venv/bin/python" -c 'import dagster_k8s, dagster_postgres, kubernetes_validate' 2>/dev/null; then
+if ! "$venv/bin/python" -c 'import dagster_k8s, dagster_postgres, grpc_status, kubernetes_validate, zstandard' 2>/dev/null; then
     printf '%s\n' "Installing what the tests of deploy/ need into $venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
         --editable '.[deploy,test-deploy]'
 fi
+
+. scripts/executors.sh
 
 DAGSTER_CKPT_TEST_DEPLOY=1
 export DAGSTER_CKPT_TEST_DEPLOY

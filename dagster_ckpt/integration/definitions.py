@@ -15,6 +15,7 @@ from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
 from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor, sensor_name_of
 from dagster_ckpt.integration.sql.streaming_sql import Source, streaming_sql
 from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
+from dagster_ckpt.storage.stores.address import check_reach
 
 
 def build_streaming_definitions(
@@ -49,16 +50,17 @@ def build_streaming_definitions(
     what they read by these names: see `streaming_sql`, which also takes options.
 
     Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset, for two with one key, for a check
-    of another asset, and for a store that Spark's workers cannot reach.
+    of another asset, for a store that Spark's workers cannot reach, and for a driver away from the Dagster run.
     """
     if sql is not None:
         assets = [*assets, *streaming_sql(sql, sources=sources, assets=assets)]
     elif sources:
         raise InvalidPipelineError(f"sources are for streams in SQL: give sql too. sources={sorted(sources)}")
     assets = _with_distinct_ops(assets)
+    _check_deploy_mode(spark)
     checking = check_definitions(assets, checks, name)
     if checkpoints is not None:
-        _check_reach(checkpoints.url, spark)
+        _check_reach(checkpoints, spark)
     is_first = (
         name is not None or not assets or (checkpoints is not None and checkpoints.claim(asset.key for asset in assets))
     )
@@ -91,11 +93,12 @@ def _with_distinct_ops(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsD
     return [_with_op(asset, names[asset.key]) for asset in assets]
 
 
-def _check_reach(url: object, spark: object) -> None:
+def _check_reach(checkpoints: CheckpointCoordinatorResource, spark: object) -> None:
     """Raise `InvalidPipelineError` for a store that Spark's workers cannot reach, as far as it is known without Spark.
 
     What an environment variable has is checked when a stream starts; so is all of a master that is not known here.
     """
+    url: object = checkpoints.url
     if not isinstance(url, str) or isinstance(url, dg.EnvVar):
         return
     scheme = url.split(":", maxsplit=1)[0].lower()
@@ -104,13 +107,27 @@ def _check_reach(url: object, spark: object) -> None:
             "Spark's workers are other processes and cannot reach a memory: store: write file:///some/folder or "
             f"s3://bucket/folder. url={url!r}"
         )
-    config = getattr(spark, "spark_config", None)
-    master = config.get("spark.master") if isinstance(config, Mapping) else None
-    if scheme == "file" and type(master) is str and master.split("[", maxsplit=1)[0] != "local":
+    master = _setting_of(spark, "spark.master")
+    options: object = checkpoints.storage_options
+    if type(master) is str and isinstance(options, Mapping):
+        check_reach(url, options, master)
+
+
+def _check_deploy_mode(spark: object) -> None:
+    """Raise `InvalidPipelineError` for cluster mode: Spark's launcher would end with an exit status and no reason."""
+    mode = _setting_of(spark, "spark.submit.deployMode")
+    if mode == "cluster":
         raise InvalidPipelineError(
-            "a file: store is on one host, and Spark's executors may be on others: use a local master, or another "
-            f"store. url={url!r}, spark.master={master!r}"
+            "the driver of a stream is the process of its Dagster step, which Spark calls client mode: remove "
+            "spark.submit.deployMode from spark_config, and choose by Dagster's run launcher where the driver runs. "
+            f"spark.submit.deployMode={mode}"
         )
+
+
+def _setting_of(spark: object, name: str) -> object:
+    """What the resource sets in Spark, as far as that is known here."""
+    config = getattr(spark, "spark_config", None)
+    return config.get(name) if isinstance(config, Mapping) else None
 
 
 def _with_uri(asset: dg.AssetsDefinition, checkpoints: CheckpointCoordinatorResource) -> dg.AssetsDefinition:

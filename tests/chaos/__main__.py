@@ -5,7 +5,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,11 +16,11 @@ from benchmarks import facts
 from tests.chaos.cluster import Cluster
 from tests.chaos.feeder import Feeder
 from tests.chaos.lanes import LANES, LANES_VARIABLE, USUAL
-from tests.chaos.progress import counting
+from tests.chaos.progress import Counting, counting
 from tests.chaos.results import append, lines_of, read, summary
 from tests.chaos.rounds import Outcome, Rounds
 from tests.chaos.services import ROOT
-from tests.chaos.strikes import LANES_OF, Kind
+from tests.chaos.strikes import LANES_OF, ON_SPARK, Kind
 
 WORK = ROOT / ".work"
 KILLS_A_ROUND = 10
@@ -57,12 +57,13 @@ def main(
 
 
 def _possible(lanes: str, kinds: str) -> list[Kind]:
-    """The kinds asked for, all without any, that one of the lanes can meet."""
-    asked = set(kinds.split(",")) if kinds else set(Kind)
-    possible = [kind for kind in Kind if kind in asked and set(LANES_OF[kind]).intersection(lanes.split(","))]
-    if not possible or not asked <= set(Kind):
+    """The kinds asked for, all without any, that one of the lanes can meet on one host."""
+    there = [kind for kind in Kind if kind not in ON_SPARK]
+    asked = set(kinds.split(",") if kinds else there)
+    possible = [kind for kind in there if kind in asked and set(LANES_OF[kind]).intersection(lanes.split(","))]
+    if not possible or not asked <= set(there):
         raise click.UsageError(
-            f"none of these lanes meets such kills. lanes={lanes}, kinds={kinds} of {', '.join(Kind)}"
+            f"none of these lanes meets such kills. lanes={lanes}, kinds={kinds} of {', '.join(there)}"
         )
     return possible
 
@@ -99,28 +100,38 @@ def kill(
     about = {"seed": seed, "overlap": overlap, "commit": facts.commit(ROOT)}
     environment = {LANES_VARIABLE: ",".join(lanes)}
     with Cluster(place, environment) as cluster, Feeder(place) as feeder, counting(console, kills) as progress:
-        tell = progress.tell
-        rounds = Rounds(cluster, feeder, random.Random(seed), overlap, lanes, tell=tell)
-        began_s = time.monotonic()
-        rounds.begin()
-        tell(f"all lanes work after {time.monotonic() - began_s:.0f} s")
-        for number, kinds in enumerate(_in_rounds(kills, possible, random.Random(seed))):
-            outcome = Outcome()
-            try:
-                rounds.play(kinds, outcome)
-            except AssertionError as error:
-                append(lines_of(outcome, {**about, "round": number, "broken": str(error)}), results)
-                raise
-            append(lines_of(outcome, {**about, "round": number}), results)
-            progress.advance(len(kinds))
-            tell(f"round {number}: {len(kinds)} kills, lost={outcome.lost}, doubled={outcome.doubled}")
-            tell(f"events in Dagster, which add up: {outcome.events}")
-            if outcome.lost or outcome.doubled:
-                return outcome.lost + outcome.doubled
+        rounds = Rounds(cluster, feeder, random.Random(seed), overlap, lanes, tell=progress.tell)
+        return play(rounds, in_rounds(kills, possible, random.Random(seed)), about, results, progress)
+
+
+def play(
+    rounds: Rounds,
+    kinds_of_rounds: Iterable[Sequence[Kind]],
+    about: Mapping[str, object],
+    results: Path,
+    progress: Counting,
+) -> int:
+    """Make kills on a cluster, in rounds of these kinds; returns how many rows were lost or doubled."""
+    began_s = time.monotonic()
+    rounds.begin()
+    progress.tell(f"all lanes work after {time.monotonic() - began_s:.0f} s")
+    for number, kinds in enumerate(kinds_of_rounds):
+        outcome = Outcome()
+        try:
+            rounds.play(kinds, outcome)
+        except AssertionError as error:
+            append(lines_of(outcome, {**about, "round": number, "broken": str(error)}), results)
+            raise
+        append(lines_of(outcome, {**about, "round": number}), results)
+        progress.advance(len(kinds))
+        progress.tell(f"round {number}: {len(kinds)} kills, lost={outcome.lost}, doubled={outcome.doubled}")
+        progress.tell(f"events in Dagster, which add up: {outcome.events}")
+        if outcome.lost or outcome.doubled:
+            return outcome.lost + outcome.doubled
     return 0
 
 
-def _in_rounds(kills: int, possible: Sequence[Kind], chance: random.Random) -> Iterator[list[Kind]]:
+def in_rounds(kills: int, possible: Sequence[Kind], chance: random.Random) -> Iterator[list[Kind]]:
     """Each kind in turn, in an order of chance, cut into rounds."""
     kinds: list[Kind] = []
     for first in range(0, kills, KILLS_A_ROUND):

@@ -12,12 +12,15 @@ from typing import Self
 from dagster_ckpt import CheckpointStore, InvalidPipelineError
 from dagster_ckpt.history import StreamHistory
 from dagster_ckpt.protocol.object_names import TRIMMED
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import stream_folder
 from demo.dagster_api import DagsterApi, Run
 from demo.errors import DemoError
 from tests.chaos import processes
 from tests.chaos.lanes import PLACE_VARIABLE, checkpoints_in
 from tests.chaos.services import LOCATION, Services, services_in
 from tests.chaos.world import until
+from tests.servers.spark_cluster import SparkCluster
 
 ASSET_JOB = "__ASSET_JOB"
 """What Dagster calls the job behind the button on an asset's page."""
@@ -42,7 +45,7 @@ class AtWork:
     """The processes of one lane's Dagster run; None, or empty, where they have not been started yet.
 
     `driver` is the one that has Spark's JVM: the step where that has a process of its own, else the worker itself.
-    `python_workers` are Spark's, below `pyspark.daemon`.
+    `python_workers` are Spark's, below `pyspark.daemon`; on a cluster of Spark below its `executors`, which are JVMs.
     """
 
     run: str
@@ -50,6 +53,7 @@ class AtWork:
     step: int | None = None
     jvm: int | None = None
     python_workers: tuple[int, ...] = ()
+    executors: tuple[int, ...] = ()
 
     @property
     def driver(self) -> int:
@@ -57,13 +61,26 @@ class AtWork:
 
 
 class Cluster:
-    """Dagster's services on a place of their own. Entered: they run. Left: nothing that they started is left."""
+    """Dagster's services on a place of their own. Entered: they run. Left: nothing that they started is left.
 
-    def __init__(self, place: Path, environment: Mapping[str, str], location: Path = LOCATION) -> None:
+    `store` is where the streams are, `spark` has their executors and `user` runs the services, if others than usual.
+    """
+
+    def __init__(
+        self,
+        place: Path,
+        environment: Mapping[str, str],
+        location: Path = LOCATION,
+        store: StoreAddress | None = None,
+        spark: SparkCluster | None = None,
+        user: int | None = None,
+    ) -> None:
         self.place = place
-        self.services: Services = services_in(place, {**environment, PLACE_VARIABLE: str(place)}, location)
+        self.spark = spark
+        self.services: Services = services_in(place, {**environment, PLACE_VARIABLE: str(place)}, location, user)
         self.api = DagsterApi(self.services.url)
-        self._store = CheckpointStore(checkpoints_in(place))
+        self._address = StoreAddress(checkpoints_in(place)) if store is None else store
+        self._store = CheckpointStore(self._address.url, self._address.options)
         self._workers: dict[str, int] = {}
 
     def __enter__(self) -> Self:
@@ -103,7 +120,7 @@ class Cluster:
 
     def has_retired(self, lane: str) -> bool:
         """Whether a collector has removed a manifest of the lane."""
-        return (self.folder(lane) / TRIMMED).exists()
+        return stream_folder(self._address.open(), lane).exists(TRIMMED)
 
     def runs(self, lane: str) -> list[Run]:
         """The lane's Dagster runs, newest first. Raises one of `NO_ANSWER`."""
@@ -113,7 +130,7 @@ class Cluster:
         """The processes of the lane's newest run that has any. Raises one of `NO_ANSWER`."""
         for run in self.runs(lane):
             if run.unfinished and (worker := self._worker(run.id)) is not None and worker in self.members():
-                return _at_work(run.id, worker)
+                return _at_work(run.id, worker, self.spark)
         return None
 
     def is_finished(self, run: str) -> bool:
@@ -125,7 +142,7 @@ class Cluster:
 
     def members(self) -> set[int]:
         """Every living process of the cluster, orphans included."""
-        return self.services.members()
+        return self.services.members() | (set() if self.spark is None else self.spark.members())
 
     def kill(self, *pids: int) -> None:
         """SIGKILL to processes of ours, together; returns when all are dead. Raises ProcessLookupError for others."""
@@ -171,15 +188,18 @@ def lane_of(run: Run) -> str:
     return "swept" if run.job == ASSET_JOB else run.job.removesuffix("_job")
 
 
-def _at_work(run: str, worker: int) -> AtWork:
+def _at_work(run: str, worker: int, spark: SparkCluster | None) -> AtWork:
     below = processes.tree(worker)[1:]
     jvms = [pid for pid in below if processes.program(pid) == "java"]
     steps = [pid for pid in processes.children(worker) if "--multiprocessing-fork" in processes.command(pid)]
-    daemons = [pid for jvm in jvms for pid in processes.children(jvm) if "python" in processes.program(pid)]
+    executors = spark.executors(jvms[0]) if spark is not None and jvms else []
+    with_tasks = jvms if spark is None else executors
+    daemons = [pid for jvm in with_tasks for pid in processes.children(jvm) if "python" in processes.program(pid)]
     return AtWork(
         run,
         worker,
         step=steps[0] if steps else None,
         jvm=jvms[0] if jvms else None,
         python_workers=tuple(pid for daemon in daemons for pid in processes.children(daemon)),
+        executors=tuple(executors),
     )

@@ -14,6 +14,12 @@ INTERVAL_VARIABLE = "DAGSTER_CKPT_TEST_INTERVAL"
 LANES_VARIABLE = "DAGSTER_CKPT_TEST_LANES"
 """Which of the streams there are, parted by commas: `USUAL` if it is not set."""
 
+STORE_VARIABLE = "DAGSTER_CKPT_TEST_STORE"
+"""Another store than the folder in the place: its URL and its options, as JSON."""
+
+SPARK_VARIABLE = "DAGSTER_CKPT_TEST_SPARK"
+"""Settings of Spark beside the usual ones, as JSON."""
+
 SCHEMA = "id long, key long, value long"
 RETAINED = 8
 WINDOW_MS = 1_000

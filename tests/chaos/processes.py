@@ -76,6 +76,30 @@ def resident_bytes(pid: int) -> int:
     return 0
 
 
+_LISTENS = "0A"
+
+
+def listens_at(pid: int, port: int) -> bool:
+    """Whether the process listens at that TCP port, in its own network namespace."""
+    inodes = {
+        fields[9]
+        for name in ("tcp", "tcp6")
+        for fields in map(str.split, _read(pid, f"net/{name}").splitlines()[1:])
+        if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port
+    }
+    try:
+        return any(_links_to(file, inodes) for file in (_PROC / str(pid) / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def _links_to(file: Path, inodes: Collection[str]) -> bool:
+    try:
+        return str(file.readlink()).removeprefix("socket:[").removesuffix("]") in inodes
+    except OSError:
+        return False  # closed while we looked
+
+
 def _stat(pid: int) -> list[str]:
     """The fields from the third on; the name before them may hold blanks and brackets."""
     return _read(pid, "stat").rpartition(")")[2].split()

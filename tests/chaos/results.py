@@ -72,7 +72,7 @@ def _figures(lines: list[Line]) -> list[str]:
     seconds = [line["seconds"] for line in lines if line["seconds"] is not None]
     unproved = [line for line in lines if not line["compared"]]
     # A round's rows count once, however many kills of it are in this row of the table.
-    rounds = {(line["seed"], line["round"]): line for line in lines}.values()
+    rounds = {(line["seed"], line.get("world"), line["round"]): line for line in lines}.values()
     return [
         f"{len(lines)}",
         *(

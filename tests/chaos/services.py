@@ -12,6 +12,7 @@ from pathlib import Path
 
 from demo.processes import kill_all
 from tests.chaos import processes
+from tests.servers.machines import as_user
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCATION = Path(__file__).with_name("lanes_location.py")
@@ -29,13 +30,14 @@ class Service:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     log: Path
+    user: int | None = None
     process: subprocess.Popen[bytes] | None = None
     sessions: list[int] = field(default_factory=list)
 
     def start(self) -> None:
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                self.command,
+                as_user(self.user, self.command),
                 env=dict(self.environment),
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
@@ -75,7 +77,8 @@ class Services:
     def create_database(self) -> None:
         """Dagster's tables. Each service would create them where there are none; of two at once, one ends of it."""
         command = (sys.executable, "-m", "dagster", "instance", "info")
-        subprocess.run(command, env=dict(self.daemon.environment), check=True, capture_output=True)
+        as_theirs = as_user(self.daemon.user, command)
+        subprocess.run(as_theirs, env=dict(self.daemon.environment), check=True, capture_output=True)
 
     def members(self) -> set[int]:
         """Every living process of all lives of all services."""
@@ -95,11 +98,17 @@ class Services:
             service.bury()
 
 
-def services_in(place: Path, environment: Mapping[str, str], location: Path = LOCATION) -> Services:
+def services_in(
+    place: Path, environment: Mapping[str, str], location: Path = LOCATION, user: int | None = None
+) -> Services:
     """Dagster's processes with all their files below `place`, on free ports of this host alone; nothing is started."""
     home, workspace = place / "home", place / "workspace.yaml"
     home.mkdir()
     shutil.copyfile(INSTANCE, home / "dagster.yaml")
+    (place / "spark").mkdir()
+    if user is not None:
+        for each in (home, place / "spark"):
+            os.chown(each, user, -1)
     code_port, web_port = _free_ports(2)
     # A server with a life of its own: given a file, the daemon would start one as its child.
     workspace.write_text(f"load_from:\n  - grpc_server: {{host: 127.0.0.1, port: {code_port}, location_name: chaos}}\n")
@@ -109,7 +118,7 @@ def services_in(place: Path, environment: Mapping[str, str], location: Path = LO
     programs = Path(sys.executable).parent
 
     def service(name: str, *command: str) -> Service:
-        return Service(name, (*command,), everywhere, place / f"{name}.log")
+        return Service(name, (*command,), everywhere, place / f"{name}.log", user)
 
     python = sys.executable
     return Services(

@@ -1,5 +1,6 @@
 """What the code locations under fire have in common: their input, their checkpoints, and a small, quiet Spark."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,7 +8,16 @@ from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt import CheckpointCoordinatorResource, Recovery
-from tests.chaos.lanes import INTERVAL_VARIABLE, PLACE_VARIABLE, RETAINED, SCHEMA, checkpoints_in, inbox_in
+from tests.chaos.lanes import (
+    INTERVAL_VARIABLE,
+    PLACE_VARIABLE,
+    RETAINED,
+    SCHEMA,
+    SPARK_VARIABLE,
+    STORE_VARIABLE,
+    checkpoints_in,
+    inbox_in,
+)
 
 RECOVERY = Recovery(lease_timeout="3s", backoff="1s")
 
@@ -23,8 +33,10 @@ def rows_of_inbox(spark: SparkSession) -> DataFrame:
 
 def short_checkpoints(interval: str) -> CheckpointCoordinatorResource:
     """Retention and grace so short that both happen within a round. The environment may ask for another interval."""
+    url, options = json.loads(os.environ.get(STORE_VARIABLE, "null")) or (checkpoints_in(place()), {})
     return CheckpointCoordinatorResource(
-        url=checkpoints_in(place()),
+        url=url,
+        storage_options=options,
         event_interval="2s",
         retained=RETAINED,
         grace_period="5s",
@@ -33,7 +45,7 @@ def short_checkpoints(interval: str) -> CheckpointCoordinatorResource:
 
 
 def small_spark() -> LazyPySparkResource:
-    """On loopback alone."""
+    """On loopback alone, unless the environment has other settings."""
     return LazyPySparkResource(
         spark_config={
             "spark.master": "local[2]",
@@ -43,5 +55,6 @@ def small_spark() -> LazyPySparkResource:
             "spark.ui.enabled": "false",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
+            **json.loads(os.environ.get(SPARK_VARIABLE, "{}")),
         }
     )

@@ -4,6 +4,7 @@ A strike hurts lanes: those that cannot commit before somebody has acted. It is 
 """
 
 import random
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,15 @@ class Kind(StrEnum):
     DAEMON = "daemon"
     EVERYTHING = "everything"
     STOP = "stop"  # not killed: stopped for longer than its lease, then woken up
+    EXECUTOR = "executor"  # one of the JVMs that Spark's workers have started for the stream
+    SPARK_WORKER = "spark_worker"  # a worker of a standalone cluster, with a machine of its own
+    MASTER = "master"
+    DECOMMISSION = "decommission"  # a machine is announced to go, goes and comes back
+    STALL = "stall"  # an executor and its Python stand still for some seconds
+
+
+ON_SPARK = frozenset({Kind.EXECUTOR, Kind.SPARK_WORKER, Kind.MASTER, Kind.DECOMMISSION, Kind.STALL})
+"""Those that only a cluster of Spark can meet."""
 
 
 class Wakes(StrEnum):
@@ -48,6 +58,7 @@ LANES_OF: Mapping[Kind, tuple[str, ...]] = {
     Kind.DAEMON: CONTINUOUS,
     Kind.EVERYTHING: CONTINUOUS,
     Kind.STOP: CONTINUOUS,
+    **dict.fromkeys(ON_SPARK, CONTINUOUS),
 }
 """The lanes from which a strike of each kind chooses; everything hurts all of them."""
 
@@ -166,8 +177,20 @@ def strike(
             return _service(kind, cluster, cluster.services.daemon, lanes, chance)
         case Kind.STOP:
             return _stop(cluster, lanes, chance)
+        case _ if kind in ON_SPARK:
+            return _on_spark(kind, cluster, lanes, chance)
         case _:
             return _process(kind, cluster, lanes, chance)
+
+
+def _on_spark(kind: Kind, cluster: Cluster, lanes: list[str], chance: random.Random) -> Strike:
+    match kind:
+        case Kind.EXECUTOR | Kind.STALL:
+            return _executor(kind, cluster, lanes, chance)
+        case Kind.MASTER:
+            return _master(cluster, lanes)
+        case _:
+            return _machine(kind, cluster, lanes, chance)
 
 
 def _process(kind: Kind, cluster: Cluster, lanes: list[str], chance: random.Random) -> Strike:
@@ -241,6 +264,58 @@ def _stop(cluster: Cluster, lanes: list[str], chance: random.Random) -> Strike:
         wakes=chance.choice(list(Wakes)),
     )
     return Strike(Kind.STOP, {lane: before}, at_s, zombie=zombie)
+
+
+def _executor(kind: Kind, cluster: Cluster, lanes: list[str], chance: random.Random) -> Strike:
+    """Kill an executor, or stop it with its Python, as a host that is paused for a while stops them."""
+    lane, executor = _target(cluster, lanes, lambda work: chance.choice(work.executors) if work.executors else None)
+    if kind is Kind.EXECUTOR:
+        return _killed(kind, cluster, [lane], executor)
+    at_s, pids = time.monotonic(), processes.tree(executor)
+    try:
+        cluster.stop(*pids)
+    except ProcessLookupError:
+        cluster.wake(*cluster.members().intersection(pids))
+        raise NoTargetError from None
+    timer = threading.Timer(chance.uniform(3, 8), lambda: cluster.wake(*cluster.members().intersection(pids)))
+    timer.daemon = True
+    timer.start()
+    return Strike(kind, {lane: cluster.standing(lane)}, at_s)
+
+
+def _master(cluster: Cluster, lanes: list[str]) -> Strike:
+    assert cluster.spark is not None, "only a cluster of Spark has a master"
+    if not lanes:
+        raise NoTargetError
+    at_s = time.monotonic()
+    cluster.spark.master.kill()
+    before = {lane: cluster.standing(lane) for lane in lanes}
+    time.sleep(RESTART_S)
+    cluster.spark.master.start()
+    return Strike(Kind.MASTER, before, at_s)
+
+
+def _machine(kind: Kind, cluster: Cluster, lanes: list[str], chance: random.Random) -> Strike:
+    """Take a worker's machine away, with all of its executors, and give it back.
+
+    A decommissioned one is asked to go first, and is given some seconds for it.
+    """
+    spark = cluster.spark
+    assert spark is not None, "only a cluster of Spark has workers"
+    lane, executor = _target(cluster, lanes, lambda work: chance.choice(work.executors) if work.executors else None)
+    try:
+        part = spark.worker_of(executor)
+    except ProcessLookupError:
+        raise NoTargetError from None
+    at_s = time.monotonic()
+    if kind is Kind.DECOMMISSION:
+        spark.decommission(part)
+        time.sleep(chance.uniform(1, 5))
+    spark.kill_machine(part)
+    before = {lane: cluster.standing(lane)}
+    time.sleep(RESTART_S)
+    part.start()
+    return Strike(kind, before, at_s)
 
 
 def _target(cluster: Cluster, lanes: list[str], chosen: Callable[[AtWork], int | None]) -> tuple[str, int]:

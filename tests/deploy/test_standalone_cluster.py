@@ -1,21 +1,28 @@
-"""A stream on a standalone cluster of Spark: a master and two workers of this machine, with the store on S3."""
+"""Streams on a standalone cluster of Spark: a master and two workers of this machine, with the store on S3 or shared.
 
+The executors' Python has neither Dagster nor this package: Spark brings them the driver's.
+"""
+
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 
 from dagster_ckpt import CheckpointStore
-from tests.servers.processes import HOST, Server, free_port, listens, until
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.storage.stores.address import StoreAddress
+from tests.servers.machines import Machine
+from tests.servers.processes import HOST, Server
+from tests.servers.spark_cluster import SparkCluster
 from tests.worlds.s3_server import S3Server
 
-SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+EXECUTORS = Path(os.environ.get("DAGSTER_CKPT_TEST_EXECUTORS", ""))
 LOCATION = """
 import os
 
@@ -31,7 +38,9 @@ def totals(spark):
 
 defs = build_streaming_definitions(
     [totals],
-    checkpoints=CheckpointCoordinatorResource(url=os.environ["STORE"], storage_options={STORAGE_OPTIONS}),
+    checkpoints=CheckpointCoordinatorResource(
+        url=os.environ["STORE"], storage_options={STORAGE_OPTIONS}, tolerable_failures=0
+    ),
     spark=LazyPySparkResource(
         spark_config={
             "spark.master": os.environ["MASTER"],
@@ -39,41 +48,61 @@ defs = build_streaming_definitions(
             "spark.cores.max": "2",
             "spark.executor.memory": "512m",
             "spark.pyspark.python": os.environ["EXECUTORS_PYTHON"],
-            "spark.submit.pyFiles": os.environ.get("PY_FILES", ""),
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
         }
     ),
 )
 """
+TABLE = [
+    {"key": 0, "rows": 1, "total": 1},
+    {"key": 1, "rows": 4, "total": 31},
+    {"key": 2, "rows": 4, "total": 301},
+]
+SEES_NOTHING = 'hostname "$0"; mount -t tmpfs tmpfs "$1"; shift; exec "$@"'
+SEES_A_COPY = """
+hostname "$0"; store=$1; shift; layers=$(mktemp -d -p "$(dirname "$store")"); mount -t tmpfs tmpfs "$layers"
+mkdir "$layers/upper" "$layers/work"
+mount -t overlay overlay -o "lowerdir=$store,upperdir=$layers/upper,workdir=$layers/work" "$store"; exec "$@"
+"""
+
+
+def machines(*wraps: Sequence[str]) -> list[Machine]:
+    return [Machine(f"worker-{number + 1}", HOST, wrap=(*wrap,)) for number, wrap in enumerate(wraps)]
+
+
+@contextmanager
+def cluster(
+    folder: Path, workers: Sequence[Machine], environment: Mapping[str, str] | None = None
+) -> Iterator[SparkCluster]:
+    master = Machine("master", HOST)
+    with SparkCluster(master, workers, folder / "spark", memory="700m", environment=environment) as running:
+        yield running
+
+
+def broken_release(folder: Path, *, is_loaded: bool) -> dict[str, str]:
+    """A release of this package that executors have installed, of which nothing works; it may be loaded at once."""
+    (folder / "installed/dagster_ckpt").mkdir(parents=True)
+    (folder / "installed/dagster_ckpt/__init__.py").touch()
+    if is_loaded:
+        (folder / "installed/sitecustomize.py").write_text("import dagster_ckpt\n")
+    return {"PYTHONPATH": str(folder / "installed")}
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
-    """The address of a master with two workers of a core each."""
-    port, first, second = free_port(), free_port(), free_port()
-    address = f"spark://{HOST}:{port}"
-    begin = [str(SPARK_CLASS), "org.apache.spark.deploy.master.Master"]
-    here = ["--host", HOST]
-    commands = [[*begin, *here, "--port", str(port), "--webui-port", str(free_port())]]
-    for number, own in enumerate((first, second)):
-        work = ["--cores", "1", "--memory", "700m", "--work-dir", str(tmp_path / f"work-{number}")]
-        ports = ["--port", str(own), "--webui-port", str(free_port())]
-        commands.append([str(SPARK_CLASS), "org.apache.spark.deploy.worker.Worker", *here, *ports, *work, address])
-    started = []
-    try:
-        for number, command in enumerate(commands):
-            started.append(Server(command, tmp_path / f"spark-{number}.log", {}, tmp_path))
-            until("Spark's process listens", partial(listens, (port, first, second)[number]), 60)
-        yield address
-    finally:
-        for server in started:
-            server.kill()
+def executors_python() -> str:
+    """A Python with what the page on clusters says, and nothing else."""
+    python = EXECUTORS / "bin" / "python"
+    assert python.exists(), "scripts/executors.sh makes it; make test-deploy calls it"
+    for module in ("dagster", "dagster_ckpt", "pandas"):
+        absent = subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False, cwd="/", env={})
+        assert absent.returncode, f"the executors' Python has {module}"
+    return str(python)
 
 
-@pytest.mark.timeout(600)
-def test_a_stream_runs_in_executors_and_equals_a_batch(tmp_path: Path, master: str, s3_server: S3Server) -> None:
-    inbox, home, store = tmp_path / "inbox", tmp_path / "home", s3_server.empty()
+def materialize(tmp_path: Path, master: str, store: StoreAddress, python: str) -> Server:
+    """Run the stream over three files; returns the process when it has ended."""
+    inbox, home = tmp_path / "inbox", tmp_path / "home"
     inbox.mkdir()
     home.mkdir()
     for number in range(3):
@@ -82,7 +111,7 @@ def test_a_stream_runs_in_executors_and_equals_a_batch(tmp_path: Path, master: s
     location.write_text(LOCATION.replace("{STORAGE_OPTIONS}", repr(dict(store.options))))
     environment = {
         "DAGSTER_HOME": str(home),
-        "EXECUTORS_PYTHON": sys.executable,
+        "EXECUTORS_PYTHON": python,
         "INBOX": str(inbox),
         "MASTER": master,
         "STORE": store.url,
@@ -93,14 +122,81 @@ def test_a_stream_runs_in_executors_and_equals_a_batch(tmp_path: Path, master: s
         run.process.wait(300)
     except subprocess.TimeoutExpired:
         run.kill()
+    return run
+
+
+def table_of(store: StoreAddress) -> list[Mapping[str, object]]:
+    rows: list[Mapping[str, object]] = (
+        CheckpointStore(store.url, store.options).stream("totals").read().sort_by("key").to_pylist()
+    )
+    return rows
+
+
+def shared(tmp_path: Path) -> StoreAddress:
+    (tmp_path / "shared").mkdir()
+    return StoreAddress((tmp_path / "shared").as_uri(), {"shared": True})
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["s3", "shared"])
+def test_a_stream_runs_in_executors_without_dagster_and_equals_a_batch(
+    tmp_path: Path, s3_server: S3Server, executors_python: str, kind: str
+) -> None:
+    store = s3_server.empty() if kind == "s3" else shared(tmp_path)
+    installed = {} if kind == "s3" else broken_release(tmp_path, is_loaded=False)
+    with cluster(tmp_path, machines((), ()), installed) as spark:
+        run = materialize(tmp_path, spark.address, store, executors_python)
     assert run.process.returncode == 0, run.last_lines()
-    table = CheckpointStore(store.url, store.options).stream("totals").read().sort_by("key").to_pylist()
-    assert table == [
-        {"key": 0, "rows": 1, "total": 1},
-        {"key": 1, "rows": 4, "total": 31},
-        {"key": 2, "rows": 4, "total": 301},
-    ]
+    assert table_of(store) == TABLE
     # Both executors had tasks of the epochs: each has the log of its Python workers below its worker's folder.
-    executors = [folder for folder in tmp_path.glob("work-*/app-*/*") if (folder / "stderr").exists()]
-    assert len({folder.parent.parent for folder in executors}) == 2
+    executors = [folder for folder in tmp_path.glob("spark/worker-*/work/app-*/*") if (folder / "stderr").exists()]
+    assert len({folder.parent.parent.parent for folder in executors}) == 2
     assert all("Running task" in (folder / "stderr").read_text() for folder in executors)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        (SEES_NOTHING, "this host does not see the store's folder as the driver does"),
+        (SEES_A_COPY, "the driver does not see what an executor has written"),
+    ],
+)
+def test_a_worker_that_does_not_share_the_folder_ends_the_epoch_with_its_host_and_the_folder(
+    tmp_path: Path, executors_python: str, script: str, error: str
+) -> None:
+    store = shared(tmp_path)
+    elsewhere = ("unshare", "--mount", "--uts", "sh", "-c", script, "worker-2", str(tmp_path / "shared"))
+    with cluster(tmp_path, machines((), elsewhere)) as spark:
+        run = materialize(tmp_path, spark.address, store, executors_python)
+    assert run.process.returncode == 1, run.last_lines()
+    log = run.log.read_text()
+    assert error in log
+    assert "mount the same file system at this path on every host" in log
+    assert f"host=worker-2, store={store.url}/totals" in log
+    # An epoch that the other worker alone has made is committed; none names what that one has not.
+    assert not CheckpointStore(store.url).stream("totals").verify().findings
+
+
+@pytest.mark.timeout(600)
+def test_an_executor_that_has_loaded_another_release_ends_the_epoch_with_what_it_has_loaded(
+    tmp_path: Path, executors_python: str
+) -> None:
+    store = shared(tmp_path)
+    with cluster(tmp_path, machines((), ()), broken_release(tmp_path, is_loaded=True)) as spark:
+        run = materialize(tmp_path, spark.address, store, executors_python)
+    assert run.process.returncode == 1, run.last_lines()
+    assert "the Python of an executor has loaded another dagster-ckpt" in run.log.read_text()
+
+
+def test_a_folder_that_nobody_says_is_shared_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    from dagster_pyspark import LazyPySparkResource
+
+    from dagster_ckpt import CheckpointCoordinatorResource, build_streaming_definitions
+
+    with pytest.raises(InvalidPipelineError, match=r'storage_options=\{"shared": True\}'):
+        build_streaming_definitions(
+            checkpoints=CheckpointCoordinatorResource(url=tmp_path.as_uri()),
+            spark=LazyPySparkResource(spark_config={"spark.master": "spark://master:7077"}),
+        )

@@ -43,6 +43,7 @@ from dagster_ckpt.integration.reading import aligned_inputs
 from dagster_ckpt.integration.sql import properties
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark import batch_source
+from dagster_ckpt.storage.stores.address import SHARED
 from dagster_ckpt.storage.stores.s3_options import OPTIONS
 from dagster_ckpt.testing import ProcessKit, run_batches
 
@@ -272,8 +273,8 @@ def test_the_options_of_the_spark_format_are_on_the_page() -> None:
     assert [plain(name) for name, _, _, _ in TABLES["The Spark format dagster_ckpt"]] == list(batch_source._OPTIONS)
 
 
-def test_the_options_of_a_store_on_s3_are_on_the_page() -> None:
-    assert sorted(plain(name) for name, _ in TABLES["storage_options"]) == list(OPTIONS)
+def test_the_options_of_a_store_are_on_the_page() -> None:
+    assert sorted(plain(name) for name, _ in TABLES["storage_options"]) == sorted([*OPTIONS, SHARED])
 
 
 def test_the_environment_variables_of_ours_are_on_the_page() -> None:

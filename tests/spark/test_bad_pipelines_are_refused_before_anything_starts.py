@@ -207,14 +207,14 @@ def test_a_session_whose_settings_were_changed_is_refused(stream: StreamUnderTes
 
 
 def test_a_store_that_workers_cannot_reach_is_refused(
-    stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
+    stream: StreamUnderTest, spark_of_all: SparkSession, inbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(StreamUnderTest, "address", StoreAddress("memory://tests"))
         with pytest.raises(InvalidPipelineError, match="cannot reach a memory: store"):
             stream.run(lambda spark: stream_of(spark, inbox))
-    monkeypatch.setattr("dagster_ckpt.runtime.driver.stream_checks.is_local", lambda session: False)
-    with pytest.raises(InvalidPipelineError, match="a file: store is on one host"):
+    monkeypatch.setattr(spark_of_all.sparkContext, "master", "spark://master:7077")
+    with pytest.raises(InvalidPipelineError, match=r'storage_options=\{"shared": True\}.*spark://master:7077, asset='):
         stream.run(lambda spark: stream_of(spark, inbox))
 
 

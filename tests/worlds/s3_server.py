@@ -27,10 +27,11 @@ class S3Server:
     """Where it listens. It has one bucket."""
 
     port: int
+    host: str = "127.0.0.1"
 
     @property
     def options(self) -> dict[str, object]:
-        return {"key": KEY, "secret": SECRET, "endpoint_url": f"http://127.0.0.1:{self.port}"}
+        return {"key": KEY, "secret": SECRET, "endpoint_url": f"http://{self.host}:{self.port}"}
 
     def empty(self) -> StoreAddress:
         """A store that nobody has used."""
@@ -38,10 +39,10 @@ class S3Server:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[S3Server]:
-    """The server; a real one keeps its objects in `folder`."""
+def running(folder: Path, host: str = "127.0.0.1") -> Iterator[S3Server]:
+    """The server; a real one keeps its objects in `folder`, and listens at any address of this host."""
     program = os.environ.get(REAL)
-    with _moto() if program is None else _real(Path(program), folder) as server:
+    with _moto() if program is None else _real(Path(program), folder, host) as server:
         files = s3fs.S3FileSystem(**server.options, skip_instance_cache=True)
         files.call_s3("create_bucket", Bucket=BUCKET)
         yield server
@@ -64,28 +65,28 @@ def _moto() -> Iterator[S3Server]:
 
 
 @contextmanager
-def _real(program: Path, folder: Path) -> Iterator[S3Server]:
+def _real(program: Path, folder: Path, host: str) -> Iterator[S3Server]:
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+        free.bind((host, 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
     (folder / "objects").mkdir()
     with (folder / "log").open("wb") as log:
-        command: list[str | Path] = [program, "--port", f"127.0.0.1:{port}", "posix", folder / "objects"]
+        command: list[str | Path] = [program, "--port", f"{host}:{port}", "posix", folder / "objects"]
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder, start_new_session=True)
     try:
-        _wait(port)
-        yield S3Server(port)
+        _wait(host, port)
+        yield S3Server(port, host)
     finally:
         process.terminate()
         process.wait(10)
 
 
-def _wait(port: int) -> None:
+def _wait(host: str, port: int) -> None:
     end = time.monotonic() + 20
     while True:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            socket.create_connection((host, port), timeout=1).close()
             return
         except OSError:
             assert time.monotonic() < end, "the server did not begin to listen"

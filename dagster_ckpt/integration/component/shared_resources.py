@@ -54,7 +54,8 @@ _CheckpointAttributes = _attributes(
         Field(
             default={},
             repr=False,
-            description="Options of a remote store, such as credentials and an endpoint, as s3fs has them.",
+            description="Options of the store: on S3 credentials and an endpoint, as s3fs has them; `shared: true` for "
+            "a folder that all hosts mount.",
         ),
     ),
 )

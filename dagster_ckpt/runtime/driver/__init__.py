@@ -13,6 +13,7 @@ Reading order
     epoch_driver      one micro-batch in, one manifest out
     streaming_query   the streaming query and its end
     epoch_job         the Spark job of one epoch, with a timeout
+    executor_files    whether the driver sees what executors write into a shared folder
     job_status        its progress in Spark's status store
     spark_checkpoint  Spark's checkpoint folder, built from the manifest
     spark_errors      Spark's errors as ours: with the asset and what to do

@@ -27,6 +27,7 @@ from dagster_ckpt.runtime.declared.query_plan import refuse_unknown_state
 from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
 from dagster_ckpt.runtime.driver.batch_plan import PlannedRows
 from dagster_ckpt.runtime.driver.epoch_job import EpochJob, JobOutcome
+from dagster_ckpt.runtime.driver.executor_files import ExecutorFiles
 from dagster_ckpt.runtime.driver.job_status import JobProgress
 from dagster_ckpt.runtime.driver.seen_files import refuse_files_read_twice
 from dagster_ckpt.runtime.driver.spark_checkpoint import Advance, SparkCheckpoint
@@ -66,7 +67,7 @@ class DriverSetup:
     `replies` takes the replies of all steps but the last. `watermarks` has each input's effect on the watermark.
     `horizon_us` is the operator's: None where nothing waits for the watermark. `pulse` gets a sign at each step of an
     epoch. `checked` takes the sources' positions before and after an epoch's tasks, and returns those to commit; it
-    raises where the tasks cannot have read everything between.
+    raises where the tasks cannot have read everything between. `files` checks the replies of other hosts, if it must.
     """
 
     asset: str
@@ -81,6 +82,7 @@ class DriverSetup:
     on_commit: Callable[[CommittedEpoch], None]
     pulse: Pulse
     clock: Clock
+    files: ExecutorFiles | None = None
 
 
 class EpochDriver:
@@ -281,6 +283,8 @@ class EpochDriver:
         finally:
             self._job = None
             setup.writer.heartbeat.works(None)
+        if setup.files is not None:
+            outcome = replace(outcome, replies=setup.files.checked(outcome.replies, epoch))
         try:
             return acks_of(setup.coordinator, epoch, outcome, assignments)
         except CheckpointError as error:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from dagster_ckpt.runtime.driver.batch_plan import PlannedRows, rows_of
 from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
+from dagster_ckpt.runtime.spark.package_archive import PACKAGE
 from dagster_ckpt.runtime.task.ack_rows import Reply, decode_replies
 from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder, Sent
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
@@ -26,6 +27,7 @@ _PROGRESS_EVERY_S = 1.0
 _REASON_LENGTH_MAX = 1000
 _FRAMES = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)*")
 """A Python traceback up to the error itself, which is the first line after it that is not indented."""
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _JAVA_FRAME = re.compile(r"at [\w.$]+\(")
 _TASKS_SHOWN_MAX = 20
 
@@ -144,4 +146,20 @@ def reason_of(error: Py4JError | PySparkException) -> str:
     text = _FRAMES.sub("", text.split("Driver stacktrace:")[0])
     lines = [line.strip() for line in text.splitlines()]
     kept = [line for line in lines if line and not _JAVA_FRAME.match(line)]
-    return " ".join(kept)[:_REASON_LENGTH_MAX]
+    return f"{_advice(text)}{' '.join(kept)}"[:_REASON_LENGTH_MAX]
+
+
+def _advice(text: str) -> str:
+    """What to do, where the Python of Spark's workers cannot load what a task needs; empty where it can."""
+    found = _NO_MODULE.search(text)
+    if found is None:
+        return ""
+    if found[1].partition(".")[0] == PACKAGE.name:
+        return (
+            "the Python of an executor has loaded another dagster-ckpt than the driver's: remove what loads it when "
+            "Python starts; the driver brings its own. "
+        )
+    return (
+        f"the Python of an executor has no {found[1]}: install it on every host, in the environment that "
+        "spark.pyspark.python names. "
+    )

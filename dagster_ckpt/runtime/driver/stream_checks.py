@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.operators.begun import begins_now, begun
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
@@ -22,13 +22,14 @@ from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_stream
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
-from dagster_ckpt.runtime.spark.session import is_local, is_session_of_a_stream
+from dagster_ckpt.runtime.spark.session import is_session_of_a_stream
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.dataflow import Stage, shard_replies, union_of
 from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.chain.damaged_end import known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.stores.address import check_reach
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,8 @@ def check_stream(job: StreamJob) -> CheckedStream:
         raise InvalidPipelineError(
             f"Spark's workers are other processes and cannot reach a memory: store. asset={job.asset}"
         )
-    if scheme == "file" and not is_local(session):
-        raise InvalidPipelineError(
-            "a file: store is on one host, and Spark's executors may be on others: use a local master, or another "
-            f"store. asset={job.asset}, master={session.sparkContext.master}"
-        )
+    with naming(asset=job.asset):
+        check_reach(job.address.url, job.address.options, str(session.sparkContext.master))
     checked = _planned(job.asset, running, plans)
     _check_plan(job, checked)
     return checked

@@ -33,6 +33,7 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
 from dagster_ckpt.runtime.driver.epoch_plans import EpochPlans
+from dagster_ckpt.runtime.driver.executor_files import ExecutorFiles
 from dagster_ckpt.runtime.driver.partial_choice import Shuffled
 from dagster_ckpt.runtime.driver.run_end import RunEnd
 from dagster_ckpt.runtime.driver.seen_files import spelled_now
@@ -56,8 +57,9 @@ from dagster_ckpt.runtime.lag.lag import Lag
 from dagster_ckpt.runtime.lag.lag_gauge import LagGauge
 from dagster_ckpt.runtime.lag.source_lags import SourceLags
 from dagster_ckpt.runtime.run_mode import Mode
+from dagster_ckpt.runtime.spark.package_archive import archive_of
 from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
-from dagster_ckpt.runtime.spark.session import is_alive
+from dagster_ckpt.runtime.spark.session import is_alive, is_local
 from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.spark.wide_rows import limit_batches, plan_wide_rows
 from dagster_ckpt.runtime.task.dataflow import (
@@ -155,6 +157,7 @@ class _Run:
         self._clock = clock
         self._pulse = pulse
         self._replies = job.stream.frame.sparkSession.sparkContext.accumulator([], Replies())
+        self._files: ExecutorFiles | None = None
         self._slow_since: tuple[Epoch, int] | None = None
         self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
         self._end = RunEnd(job.options, hooks, clock, pulse)
@@ -167,6 +170,8 @@ class _Run:
         options, chain = self._job.options, ManifestChain(folder_store(root, self._job.folder), self._clock)
         collector = Collector(chain, root, options.grace_ms, options.max_lag)
         collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
+        if self._job.address.is_shared_folder and not is_local(session):
+            self._files = ExecutorFiles(chain.store)
         self._writer = self._open(
             opened
         )  # no line between this and the try: an interrupt there would leave the heartbeat on
@@ -435,6 +440,7 @@ class _Run:
             on_commit=self._committed,
             pulse=self._pulse,
             clock=self._clock,
+            files=self._files,
         )
 
     def _committed(self, epoch: CommittedEpoch) -> None:
@@ -467,6 +473,7 @@ class _Run:
                 code=step.code,
                 step=number,
                 partial=number == 0 and shuffled is not Shuffled.ROWS,
+                package=archive_of(self._session.sparkContext),
             )
 
         return stages_of(self._checked, setup)

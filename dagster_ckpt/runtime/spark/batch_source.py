@@ -20,6 +20,7 @@ from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, parts_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
+from dagster_ckpt.runtime.spark.unseen_store import host_named
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import stream_folder
@@ -149,11 +150,13 @@ class ChosenReader(DataSourceReader):
         root = chosen.address.open()
         folder = stream_folder(root, chosen.stream)
         if chosen.changes:
-            yield from raw_changes(folder, clock, chosen.manifests, chosen.schema, partition.share)
+            with host_named(folder):
+                yield from raw_changes(folder, clock, chosen.manifests, chosen.schema, partition.share)
         else:
             [shown] = chosen.manifests
             files = with_ancestors(folder, root, shown.ancestors)
-            yield from table_rows(files, clock, shown, chosen.schema, partition.share)
+            with host_named(folder):
+                yield from table_rows(files, clock, shown, chosen.schema, partition.share)
 
 
 @dataclass(frozen=True)

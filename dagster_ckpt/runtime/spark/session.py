@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.spark.class_archive import use_archive
+from dagster_ckpt.runtime.spark.package_archive import ship_package
 from dagster_ckpt.runtime.spark.scratch_files import PLAIN_FILES, SPARKS_OWN, scratch_files
+from dagster_ckpt.storage.stores.address import is_local_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,6 +117,8 @@ def open_session(spark: "SparkSession") -> "SparkSession":
             _LOG.info("epochs would take less time if Spark were started with %s=%s", name, value)
     use_own_python(spark)
     _use_own_daemon(spark)
+    if not is_local(spark):
+        ship_package(context)
     for name, value in _WORKERS.items():
         context.environment.setdefault(name, value)  # a spark.executorEnv that the user has set stays
     session = NoMaxFileAgeSession(context, spark._jsparkSession.newSession())  # noqa: SLF001  (as newSession() does)
@@ -199,7 +203,7 @@ def as_active(session: "SparkSession") -> Iterator[None]:
 
 def is_local(session: "SparkSession") -> bool:
     """Whether all of Spark runs on this host, in one JVM."""
-    return str(session.sparkContext.master).split("[", maxsplit=1)[0] == "local"
+    return is_local_master(str(session.sparkContext.master))
 
 
 def is_alive(session: "SparkSession") -> bool:

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.runtime.spark.batch_source import (
@@ -21,7 +20,9 @@ from dagster_ckpt.runtime.spark.batch_source import (
     batch_source,
     chosen,
 )
+from dagster_ckpt.runtime.spark.package_archive import ship_package
 from dagster_ckpt.runtime.spark.session import as_active, is_local, use_own_python
+from dagster_ckpt.storage.stores.address import check_reach
 
 _registered: dict[str, dict[str, object]] = {}
 """The storage options of each session: registering a source a second time makes Spark warn."""
@@ -37,13 +38,15 @@ def register_spark_reader(spark: SparkSession, storage_options: Mapping[str, obj
     change log of these epochs as `StreamHistory.changes` has it; `columns`, as `["a", "b"]`; `numPartitions`. What is
     read is chosen once, by `load()`.
 
-    `storage_options` are for stores on S3. They may hold secrets, so they are not options of the reader, which
+    `storage_options` are those of the store. They may hold secrets, so they are not options of the reader, which
     Spark shows. Spark wraps an error about an option in its own; `SparkReader` raises ours.
     """
     options = dict(storage_options or {})
     session = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  (Spark's identity of a session)
     if _registered.get(session) != options:
         use_own_python(spark)
+        if not is_local(spark):
+            ship_package(spark.sparkContext)
         with as_active(spark):
             spark.dataSource.register(batch_source(options))
         _registered[session] = options
@@ -60,11 +63,7 @@ class SparkReader:
 
     def __init__(self, spark: SparkSession, url: str, storage_options: Mapping[str, object] | None = None) -> None:
         """`storage_options` may hold secrets: Spark never shows them. Lets the session read streams by `format` too."""
-        if url.lower().startswith("file:") and not is_local(spark):
-            raise InvalidPipelineError(
-                f"Spark's executors are on other hosts and cannot read a file: store; use a store on S3. "
-                f"store={url}, master={spark.sparkContext.master}"
-            )
+        check_reach(url, storage_options or {}, str(spark.sparkContext.master))
         self._spark = spark
         self._store = CheckpointStore(url, storage_options)
         self._url = url

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from dagster_ckpt.storage.stores.address import is_local_master
+
 _EXECUTORS_MAX = 2**31 - 1
 """Spark's default for `spark.dynamicAllocation.maxExecutors`."""
 
@@ -20,7 +22,7 @@ def slots_allowed(conf: Mapping[str, str], slots_now: int) -> int:
     Dynamic allocation adds executors only while tasks wait; without it they register after the start. A number of tasks
     that followed the running executors would keep a stream as small as it began.
     """
-    if "spark.default.parallelism" in conf or _is_local(conf.get("spark.master", "")):
+    if "spark.default.parallelism" in conf or is_local_master(conf.get("spark.master", "")):
         return slots_now
     cores_of_a_task = int(conf.get("spark.task.cpus", "1"))
     slots_of_an_executor = max(1, int(conf.get("spark.executor.cores", "1")) // cores_of_a_task)
@@ -31,7 +33,3 @@ def slots_allowed(conf: Mapping[str, str], slots_now: int) -> int:
         slots = int(conf.get("spark.executor.instances", "0")) * slots_of_an_executor
         slots = max(slots, int(conf.get("spark.cores.max", "0")) // cores_of_a_task)
     return max(slots, slots_now)
-
-
-def _is_local(master: str) -> bool:
-    return master == "local" or master.startswith("local[")

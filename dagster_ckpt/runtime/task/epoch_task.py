@@ -15,13 +15,15 @@ import pyarrow as pa
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError
+from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError, InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Nonce, Term, Version
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.partial_aggregate import partial_aggregate
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.runtime.spark.package_archive import PACKAGE
+from dagster_ckpt.runtime.spark.unseen_store import unseen
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_replies
 from dagster_ckpt.runtime.task.kept_steps import fill_table, fills_table, pass_on_table, with_steps
 from dagster_ckpt.runtime.task.packed_rows import TASK, PackedRows, unpacked
@@ -44,6 +46,7 @@ class TaskSetup:
     `address` may hold secrets: it is in the closure and is never shown. `code` is the user's process function, if any:
     a manifest holds no code. `step` is the number of the tasks' step. `changed`: these are the stream's steps from this
     epoch on, and those that are not kept start over. `partial`: the rows are partial aggregates (`PartialAggregate`).
+    `package`: the file name of the archive from which the tasks must have this package.
     """
 
     address: StoreAddress
@@ -55,6 +58,7 @@ class TaskSetup:
     step: int = 0
     changed: Pipeline | None = None
     partial: bool = False
+    package: str | None = None
 
 
 class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
@@ -169,6 +173,7 @@ def worked(
     """
     shards = setup.assignment.shards_of(partition)
     try:
+        _check_package(setup.package)
         work = _begun(setup, order, attempt)
         if setup.changed is not None:
             work, old = with_steps(work, setup.changed)
@@ -199,6 +204,16 @@ def replies_of(
     for _ in worked(setup, order, partition, attempt, batches, replies):
         raise AssertionError("no step is behind the last")
     return replies
+
+
+def _check_package(archive: str | None) -> None:
+    """A process that had loaded this package before it got the driver's has modules of two releases."""
+    if archive is not None and archive not in PACKAGE.parts:
+        raise InvalidPipelineError(
+            "the Python of an executor has loaded another dagster-ckpt than the driver's: remove what loads it when "
+            "Python starts, such as a .pth file or spark.python.daemon.module; the driver brings its own. "
+            f"host={socket.gethostname()}, loaded={PACKAGE}, expected={archive}"
+        )
 
 
 def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
@@ -247,15 +262,10 @@ def _manifest(setup: TaskSetup, chain: ManifestChain, order: EpochOrder) -> Mani
     try:
         manifest = chain.read(order.version)
     except CorruptStateError as error:
-        raise CheckpointDeclinedError(
-            "this worker cannot read the manifest that the epoch builds on: every host must reach the same store, so a "
-            f"file: store works on one host only. host={socket.gethostname()}, found: {error}"
-        ) from error
+        raise CheckpointDeclinedError(unseen(chain.store, error)) from error
     if manifest.nonce != order.nonce:
-        raise CheckpointDeclinedError(
-            "this worker sees another manifest than the driver: every host must reach the same store. "
-            f"host={socket.gethostname()}, version={order.version}, nonce={manifest.nonce}, expected={order.nonce}"
-        )
+        other = f"another manifest. version={order.version}, nonce={manifest.nonce}, expected={order.nonce}"
+        raise CheckpointDeclinedError(unseen(chain.store, other))
     if len(_known) >= _KNOWN_MAX:
         _known.clear()
     goes_on = known is not None and known.manifest.pipeline is manifest.pipeline

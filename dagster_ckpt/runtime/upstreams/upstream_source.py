@@ -30,6 +30,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
+from dagster_ckpt.runtime.spark.unseen_store import host_named
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
@@ -122,6 +123,10 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- in Spark's workers
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with host_named(self._chain.store):
+            yield from self._rows(partition)
+
+    def _rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         clock, store = SystemClock(), self._chain.store
         match partition:
             case SnapshotShare(downstream=downstream, until=until, share=share):

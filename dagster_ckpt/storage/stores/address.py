@@ -13,6 +13,8 @@ from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.s3_options import s3_options, s3_place
 
+SHARED = "shared"
+"""The option of a `file:` store whose folder every host of the cluster mounts, at the same path."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
 
@@ -29,12 +31,17 @@ class StoreAddress:
     def open(self) -> ObjectStore:
         return open_store(self.url, self.options)
 
+    @property
+    def is_shared_folder(self) -> bool:
+        """Whether it is a folder that all hosts mount, by the word of its user."""
+        return _split(self.url)[0] == "file" and self.options.get(SHARED) is True
+
 
 def open_store(url: str, storage_options: Mapping[str, object] | None = None) -> ObjectStore:
     """The store at `file:///folder`, `s3://bucket/folder` or `memory://name`.
 
-    Nothing is read or written yet; see `prove_atomic_create`. `storage_options` are those of s3fs; only `s3:` has any.
-    Raises `InvalidPipelineError` for a kind of store whose atomic create has not been proved.
+    Nothing is read or written yet; see `prove_atomic_create`. `storage_options` of `s3:` are those of s3fs; `file:` has
+    `shared` alone. Raises `InvalidPipelineError` for a kind of store whose atomic create has not been proved.
     """
     check_url(url)
     options = storage_options or {}
@@ -76,8 +83,32 @@ def check_options(url: str, options: Mapping[str, object]) -> None:
     scheme, _ = _split(url)
     if scheme == "s3":
         s3_options(options)
-    elif options:
-        raise InvalidPipelineError(f"a {scheme} store takes no storage options: remove them. options={sorted(options)}")
+        return
+    unknown = sorted(set(options) - {SHARED} if scheme == "file" else options)
+    if unknown:
+        known = " but shared" if scheme == "file" else ""
+        raise InvalidPipelineError(f"a {scheme} store takes no storage options{known}: remove them. options={unknown}")
+    if not isinstance(options.get(SHARED, False), bool):
+        raise InvalidPipelineError(
+            "shared is True where every host of the cluster mounts the folder at the same path, else False. "
+            f"type={type(options[SHARED]).__name__}"
+        )
+
+
+def check_reach(url: str, options: Mapping[str, object], master: str) -> None:
+    """Raise `InvalidPipelineError` for a `file:` store that only this host may have, where `master` is not local."""
+    if _split(url)[0] != "file" or options.get(SHARED) is True or is_local_master(master):
+        return
+    raise InvalidPipelineError(
+        "Spark's executors may be on other hosts, and a file: store may be on this one alone: if every host mounts the "
+        'folder at the same path, say so with storage_options={"shared": True}; else use S3, or a local master. '
+        f"store={url}, master={master}"
+    )
+
+
+def is_local_master(master: str) -> bool:
+    """Whether all of Spark runs on one host, in one JVM: `local`, `local[2]`, `local[2, 4]`."""
+    return master == "local" or master.startswith("local[")
 
 
 def _s3(rest: str, options: Mapping[str, object]) -> ObjectStore:

@@ -194,8 +194,8 @@ def test_storage_options_in_environment_variables_are_checked_where_they_are_use
     ("url", "master", "reason"),
     [
         ("memory://streams", "local[2]", "memory: store"),
-        ("file:///data/checkpoints", "spark://host:7077", r"spark\.master='spark://host:7077'"),
-        ("file:///data/checkpoints", "yarn", r"spark\.master='yarn'"),
+        ("file:///data/checkpoints", "spark://host:7077", r"master=spark://host:7077"),
+        ("file:///data/checkpoints", "yarn", r"master=yarn"),
     ],
 )
 def test_a_store_that_sparks_workers_cannot_reach_is_refused_when_the_location_loads(
@@ -204,6 +204,17 @@ def test_a_store_that_sparks_workers_cannot_reach_is_refused_when_the_location_l
     spark = LazyPySparkResource(spark_config={"spark.master": master})
     with pytest.raises(InvalidPipelineError, match=reason):
         build_streaming_definitions([a_stream("a")], checkpoints=checkpoints(url=url), spark=spark)
+
+
+def test_a_driver_away_from_the_dagster_run_is_refused_when_the_location_loads() -> None:
+    config = {"spark.master": "k8s://https://kubernetes.default.svc", "spark.submit.deployMode": "cluster"}
+    spark = LazyPySparkResource(spark_config=config)
+    with pytest.raises(InvalidPipelineError, match=r"client mode.*run launcher.*spark\.submit\.deployMode=cluster"):
+        build_streaming_definitions(
+            [a_stream("a")], checkpoints=checkpoints(url="s3://bucket/checkpoints"), spark=spark
+        )
+    there = LazyPySparkResource(spark_config={**config, "spark.submit.deployMode": "client"})
+    build_streaming_definitions([a_stream("a")], checkpoints=checkpoints(url="s3://bucket/checkpoints"), spark=there)
 
 
 def test_two_streams_of_one_key_are_refused_when_the_location_loads() -> None:

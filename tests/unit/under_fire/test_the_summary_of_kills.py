@@ -43,6 +43,11 @@ def test_rows_that_a_round_lost_count_once_for_each_kind_of_it_and_once_in_all()
     assert shown[-1][-2:] == ["5", "0"]
 
 
+def test_rounds_of_two_worlds_are_two_rounds_although_seed_and_number_are_the_same() -> None:
+    shown = _shown({**_line("jvm", 1.0, lost=5), "world": "plain"}, {**_line("jvm", 1.0, lost=5), "world": "dynamic"})
+    assert shown[-1][-2:] == ["10", "0"]
+
+
 def test_a_kill_of_a_round_that_broke_is_reported_and_proves_nothing() -> None:
     assert ["stop", "1", "1", "0", "0"] in _shown(_line("stop", None))
 

@@ -32,3 +32,12 @@ def test_the_reason_is_the_error_however_deep_it_was_raised() -> None:
 
 def test_a_reason_has_a_length_limit() -> None:
     assert len(reason_of(PySparkException("why " * 1000))) == 1000
+
+
+def test_a_library_that_executors_lack_is_named_first_with_what_to_do() -> None:
+    text = IN_A_TASK.replace("KeyError: 'k'", "ModuleNotFoundError: No module named 'pyarrow'")
+    advice = "the Python of an executor has no pyarrow: install it on every host, in the environment that spark.pyspark"
+    assert reason_of(PySparkException(text)).startswith(advice)
+    assert reason_of(PySparkException(text.replace("pyarrow", "dagster_ckpt.runtime"))).startswith(
+        "the Python of an executor has loaded another dagster-ckpt than the driver's: remove what loads it"
+    )

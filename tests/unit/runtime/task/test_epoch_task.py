@@ -138,6 +138,15 @@ def test_a_task_without_a_row_acks_all_its_shards(setup: TaskSetup, writer: Stre
     assert [(reply.changes, reply.rows_in) for reply in replies if isinstance(reply, ShardAck)] == [((), 0)] * 2
 
 
+def test_a_process_with_another_release_than_the_drivers_declines(setup: TaskSetup, writer: StreamWriter) -> None:
+    other = replace(setup, package="dagster_ckpt-0123456789abcdef.zip")
+    [decline, _] = replies_of(other, order_of(writer), 0, 1, iter([batch((0, 1, 1))]))
+    assert isinstance(decline, ShardDecline)
+    assert decline.error == "InvalidPipelineError", "no retry can succeed"
+    assert "has loaded another dagster-ckpt than the driver's" in decline.reason
+    assert f"host={socket.gethostname()}, loaded=" in decline.reason
+
+
 def test_a_host_that_does_not_see_the_manifest_declines(setup: TaskSetup, writer: StreamWriter, tmp_path: Path) -> None:
     elsewhere = replace(setup, address=StoreAddress((tmp_path / "another host").as_uri()))
     replies = replies_of(elsewhere, order_of(writer), 0, 1, iter([batch((0, 1, 1))]))
@@ -145,7 +154,8 @@ def test_a_host_that_does_not_see_the_manifest_declines(setup: TaskSetup, writer
     for reply in replies:
         assert isinstance(reply, ShardDecline)
         assert reply.error == "CheckpointDeclinedError"
-        assert "every host must reach the same store" in reply.reason
+        assert "does not see the store's folder as the driver does: mount the same file system" in reply.reason
+        assert f"host={socket.gethostname()}, store={elsewhere.address.url}/delays, found: " in reply.reason
 
 
 def test_a_host_that_sees_another_manifest_declines(setup: TaskSetup, writer: StreamWriter) -> None:

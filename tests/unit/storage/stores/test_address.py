@@ -1,4 +1,5 @@
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -6,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.storage.stores.address import StoreAddress, open_store
+from dagster_ckpt.storage.stores.address import StoreAddress, check_reach, open_store
 
 
 @pytest.mark.parametrize("form", ["file://{}", "file:{}", "FILE://{}", "file://{}/", "file://{}/x/.."])
@@ -98,7 +99,35 @@ def test_options_are_never_shown(tmp_path: Path) -> None:
     address = StoreAddress(f"file://{tmp_path}", {"secret": "hunter2"})
     assert "hunter2" not in repr(address)
     with pytest.raises(
-        InvalidPipelineError, match=r"takes no storage options: remove them\. options=\['secret'\]"
+        InvalidPipelineError, match=r"takes no storage options but shared: remove them\. options=\['secret'\]"
     ) as caught:
         address.open()
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*, 4]"])
+def test_any_store_serves_executors_in_the_drivers_process(master: str) -> None:
+    check_reach("file:///data", {}, master)
+
+
+@pytest.mark.parametrize("master", ["spark://master:7077", "yarn", "k8s://https://api", "local-cluster[2,1,1024]"])
+def test_executors_elsewhere_need_a_folder_that_is_said_to_be_shared(master: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=rf"store=file:///data, master={re.escape(master)}"):
+        check_reach("file:///data", {}, master)
+    with pytest.raises(InvalidPipelineError, match=r'say so with storage_options=\{"shared": True\}'):
+        check_reach("FILE:///data", {"shared": False}, master)
+    check_reach("file:///data", {"shared": True}, master)
+    check_reach("s3://bucket/data", {}, master)
+
+
+def test_only_a_file_store_is_shared_and_only_by_true_or_false(tmp_path: Path) -> None:
+    assert StoreAddress(tmp_path.as_uri(), {"shared": True}).is_shared_folder
+    assert not StoreAddress(tmp_path.as_uri(), {"shared": False}).is_shared_folder
+    assert not StoreAddress("s3://bucket/folder", {"key": "k"}).is_shared_folder
+    open_store(tmp_path.as_uri(), {"shared": True}).put("a", b"x")
+    with pytest.raises(InvalidPipelineError, match=r"shared is True where every host.*type=str"):
+        open_store(tmp_path.as_uri(), {"shared": "true"})
+    with pytest.raises(InvalidPipelineError, match=r"no storage options: remove them\. options=\['shared'\]"):
+        open_store("memory://x", {"shared": True})
+    with pytest.raises(InvalidPipelineError, match=r"no such options: remove them\. options=\['shared'\]"):
+        open_store("s3://bucket/x", {"shared": True})
