@@ -4,6 +4,8 @@ Reading order
 
     object_store    the protocol that every store implements
     folder          one folder of a store, as a store
+    options         storage options, checked, and the secrets among them
+    connections     the connections of this process, shared
     address         from a URL to a store
 
 Implementations
