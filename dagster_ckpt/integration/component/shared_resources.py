@@ -54,7 +54,7 @@ _CheckpointAttributes = _attributes(
         Field(
             default={},
             repr=False,
-            description="Options of a remote store, such as credentials and an endpoint, as s3fs has them.",
+            description="Options of a remote store, such as credentials and an endpoint, as fsspec has them.",
         ),
     ),
 )

@@ -37,7 +37,7 @@ def register_spark_reader(spark: SparkSession, storage_options: Mapping[str, obj
     change log of these epochs as `StreamHistory.changes` has it; `columns`, as `["a", "b"]`; `numPartitions`. What is
     read is chosen once, by `load()`.
 
-    `storage_options` are for stores on S3. They may hold secrets, so they are not options of the reader, which
+    `storage_options` are for stores on servers. They may hold secrets, so they are not options of the reader, which
     Spark shows. Spark wraps an error about an option in its own; `SparkReader` raises ours.
     """
     options = dict(storage_options or {})
@@ -62,7 +62,7 @@ class SparkReader:
         """`storage_options` may hold secrets: Spark never shows them. Lets the session read streams by `format` too."""
         if url.lower().startswith("file:") and not is_local(spark):
             raise InvalidPipelineError(
-                f"Spark's executors are on other hosts and cannot read a file: store; use a store on S3. "
+                f"Spark's executors are on other hosts and cannot read a file: store; use a store on a server. "
                 f"store={url}, master={spark.sparkContext.master}"
             )
         self._spark = spark
