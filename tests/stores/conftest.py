@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.servers.emulators import BUCKET, PROGRAMS, azurite, fake_gcs
 from tests.servers.hdfs import Hdfs, hdfs
 from tests.servers.processes import HOST
+from tests.spark.local_spark import local_spark
 
 collect_ignore_glob = [] if PROGRAMS else ["test_*.py"]
 
@@ -40,3 +42,9 @@ def root(request: pytest.FixtureRequest) -> StoreAddress:
     """The store of each server, whole."""
     address: StoreAddress = request.getfixturevalue(f"{request.param}_root")
     return address
+
+
+@pytest.fixture(scope="session")
+def spark_of_all() -> Iterator[SparkSession]:
+    with local_spark({}) as spark:
+        yield spark
