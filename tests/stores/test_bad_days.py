@@ -118,4 +118,4 @@ def test_a_missing_bucket_is_the_users_to_make(kind: str, verb: str, root_of: Ca
 @pytest.fixture
 def root_of(request: pytest.FixtureRequest) -> Callable[[str], StoreAddress]:
     fixtures = {"gs": "gs_root", "abfs": "azure_root"}
-    return lambda kind: request.getfixturevalue(fixtures[kind])  # type: ignore[no-any-return]
+    return lambda kind: request.getfixturevalue(fixtures[kind])
