@@ -102,7 +102,7 @@ def _check_reach(url: object, spark: object) -> None:
     if scheme == "memory":
         raise InvalidPipelineError(
             "Spark's workers are other processes and cannot reach a memory: store: write file:///some/folder or "
-            f"s3://bucket/folder. url={url!r}"
+            f"s3://bucket/folder (or another server). url={url!r}"
         )
     config = getattr(spark, "spark_config", None)
     master = config.get("spark.master") if isinstance(config, Mapping) else None
