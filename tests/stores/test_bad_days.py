@@ -119,3 +119,27 @@ def test_a_missing_bucket_is_the_users_to_make(kind: str, verb: str, root_of: Ca
 def root_of(request: pytest.FixtureRequest) -> Callable[[str], StoreAddress]:
     fixtures = {"gs": "gs_root", "abfs": "azure_root"}
     return lambda kind: request.getfixturevalue(fixtures[kind])
+
+
+@pytest.mark.parametrize("call", ["exists", "list", "folders"])
+def test_what_is_no_reply_of_webhdfs_is_unavailable(server: BrokenS3, call: str) -> None:
+    store = store_of("webhdfs", server)
+    for body in (b"<html>", b"{}", b"[]"):
+        server.answer = accept(body)
+        with pytest.raises(StoreUnavailableError, match="not a reply of WebHDFS"):
+            CALLS[call](store)
+    server.answer = accept(status=307)
+    with pytest.raises(StoreUnavailableError, match="a redirection without an address"):
+        store.get("a")
+
+
+def test_what_a_server_says_may_hold_a_secret_and_is_shown_without(server: BrokenS3) -> None:
+    options = {"user": "shop", "password": "hunter-password"}
+    store = StoreAddress(f"webhdfs://127.0.0.1:{server.port}/folder", options).open()
+    server.answer = accept(
+        b'{"RemoteException": {"exception": "IOException", "message": "no hunter-password at http://a:b@host/"}}', 500
+    )
+    with pytest.raises(StoreUnavailableError, match=r"no \*\*\* at http://\*\*\*@host/") as caught:
+        store.get("a")
+    assert "hunter" not in str(caught.value)
+    assert "hunter" not in repr(store)

@@ -77,7 +77,7 @@ class WebHdfsCalls:
         return self._ask("GET", path, "OPEN", ranged, size=0 if start is None or until is None else until - start)
 
     def head(self, path: str) -> Head:
-        status = self._json("GET", path, "GETFILESTATUS")["FileStatus"]
+        status = self._status(path, "GETFILESTATUS", "FileStatus")
         if status["type"] != "FILE":
             raise Refusal(Outcome.MISSING, "a folder")
         return Head(int(status["length"]), int(status["modificationTime"]))
@@ -163,19 +163,20 @@ class WebHdfsCalls:
 
     def _listed(self, folder: str) -> list[Mapping[str, Any]]:
         try:
-            found = self._json("GET", folder, "LISTSTATUS")
+            found = self._status(folder, "LISTSTATUS", "FileStatuses")
         except Refusal as refusal:
             if refusal.outcome is Outcome.MISSING:
                 return []
             raise
-        return list(found["FileStatuses"]["FileStatus"])
+        return list(found["FileStatus"])
 
-    def _json(self, method: str, path: str, operation: str) -> Any:
-        reply = self._ask(method, path, operation, {})
+    def _status(self, path: str, operation: str, what: str) -> Any:
+        """What the NameNode says of a path."""
+        reply = self._ask("GET", path, operation, {})
         try:
-            return json.loads(reply)
-        except ValueError:
-            raise Refusal(Outcome.UNKNOWN, "no JSON") from None
+            return json.loads(reply)[what]
+        except (ValueError, KeyError, TypeError):
+            raise Refusal(Outcome.UNKNOWN, "not a reply of WebHDFS") from None
 
     def _ask(
         self,
@@ -197,7 +198,9 @@ class WebHdfsCalls:
             with files.session.request(method, url, params=request, allow_redirects=False, stream=True) as reply:
                 if reply.status_code not in {301, 302, 303, 307, 308}:
                     return self._body(reply, end_ms)
-                url = files._apply_proxy(reply.headers["Location"])  # noqa: SLF001  (the option data_proxy)
+                if (location := reply.headers.get("Location")) is None:
+                    raise OSError("a redirection without an address")
+                url = files._apply_proxy(location)  # noqa: SLF001  (the option data_proxy)
             body = None if data is None else _Body(data, self._clock, end_ms)
             with files.session.request(method, url, data=body, allow_redirects=False, stream=True) as reply:
                 return self._body(reply, end_ms)
