@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import requests
-from azure.storage.blob import BlobServiceClient
 
 from tests.servers.processes import HOST, Server, free_port, listens, until
 
@@ -40,6 +39,8 @@ def fake_gcs(folder: Path) -> Iterator[dict[str, object]]:
 @contextmanager
 def azurite(folder: Path) -> Iterator[dict[str, object]]:
     """Azurite with a container: yields the storage options of its stores."""
+    from azure.storage.blob import BlobServiceClient  # not in .venv until the tests of stores have put it there
+
     port = free_port()
     command = ["node", f"{PROGRAMS}/node_modules/azurite/dist/src/blob/main.js", "--inMemoryPersistence", "--silent"]
     command += ["--disableTelemetry", "--skipApiVersionCheck", "--blobHost", HOST, "--blobPort", str(port)]
