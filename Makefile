@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: test-daemon test-tpcds test-sql-tests first-epoch fifty profile
-.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage test-s3 test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
+.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage test-s3 test-stores test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
 BIN := .venv/bin
@@ -52,6 +52,9 @@ test-daemon: $(READY) ## test freshness policies with Dagster's daemon as a proc
 
 test-s3: $(READY) ## run the tests of stores on S3 against a real server (built by Go)
 	@scripts/test_s3.sh
+
+test-stores: $(READY) ## run the tests of stores on Google Cloud Storage, Azure and HDFS, on emulators and a cluster (Go, npm, Maven)
+	@scripts/test_stores.sh
 
 test-destinations: $(READY) ## run the tests of destinations on real servers (PostgreSQL and Kafka, installed if missing; Delta Lake)
 	@scripts/test_destinations.sh
@@ -161,7 +164,7 @@ $(RELEASE)/.set-up: $(READY) pyproject.toml constraints.txt
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[bench,browser,deltalake,demo,deploy,dev,dg,docs,iceberg,kafka,postgres,release,s3,sketches,sql,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[azure,bench,browser,deltalake,demo,deploy,dev,dg,docs,gcs,hdfs,iceberg,kafka,postgres,release,s3,sketches,sql,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made

@@ -17,14 +17,14 @@ from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.tables.task_state import open_state
 from dagster_ckpt.storage.leases.process_identity import this_process
-from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Opening
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 
 
 def fill_stream(
-    url: str,
+    address: StoreAddress,
     name: str,
     operator: Operator,
     shards: int,
@@ -36,7 +36,17 @@ def fill_stream(
 
     `retained` is how many epochs stay readable.
     """
-    opening = Opening(
+    store, opening = folder_store(address.open(), name), opening_of(name, operator, shards, retained)
+    writer, engine = open_stream(store, opening, SystemClock()), Engine(SystemClock())
+    for batch, tables in enumerate(epochs):
+        acks = epoch_acks(writer, operator, engine, ((hashes(rows), rows) for rows in tables))
+        writer.commit(EpochEdit(acks, sources=(), batch_id=batch, epoch_ms=0))
+    writer.close("filled")
+
+
+def opening_of(name: str, operator: Operator, shards: int, retained: int) -> Opening:
+    """What opens the stream."""
+    return Opening(
         stream=name,
         owner=Owner("benchmark", name),
         pipeline=operator.pipeline,
@@ -45,16 +55,12 @@ def fill_stream(
         root_run="benchmark",
         retained=retained,
     )
-    writer, engine = open_stream(folder_store(open_store(url), name), opening, SystemClock()), Engine(SystemClock())
-    for batch, tables in enumerate(epochs):
-        acks = _acks(writer, operator, engine, ((hashes(rows), rows) for rows in tables))
-        writer.commit(EpochEdit(acks, sources=(), batch_id=batch, epoch_ms=0))
-    writer.close("filled")
 
 
-def _acks(
+def epoch_acks(
     writer: StreamWriter, operator: Operator, engine: Engine, tables: Iterable[tuple[Hashes, pa.Table]]
 ) -> tuple[ShardAck, ...]:
+    """Work one epoch as a single task that has all shards; what it wrote is durable when this returns."""
     manifest = writer.manifest
     shards = tuple(map(Shard, range(manifest.shards)))
     file = FileId(writer.term, writer.next_epoch, shards[0], attempt=0)

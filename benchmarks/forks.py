@@ -22,6 +22,7 @@ from benchmarks.filling import fill_stream
 from dagster_ckpt import CheckpointStore
 from dagster_ckpt.operators import RunningAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.storage.stores.address import StoreAddress
 
 _NAME = "origin"
 _ROWS = 500_000
@@ -69,7 +70,7 @@ def _fill(url: str, keys: int, shards: int) -> None:
     operator = RunningAggregate.build(("key",), AGGREGATES, InputSpec((), _SCHEMA))
     parts = (np.arange(start, min(start + _ROWS, keys)) for start in range(0, keys, _ROWS))
     epochs = ([pa.table({"key": part, "value": part % 1000}, schema=_SCHEMA)] for part in parts)
-    fill_stream(url, _NAME, operator, shards, epochs, lambda rows: hashes_of(rows["key"].to_numpy()))
+    fill_stream(StoreAddress(url), _NAME, operator, shards, epochs, lambda rows: hashes_of(rows["key"].to_numpy()))
 
 
 if __name__ == "__main__":

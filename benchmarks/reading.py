@@ -21,6 +21,7 @@ from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.spark.spark_reader import SparkReader
+from dagster_ckpt.storage.stores.address import StoreAddress
 
 SHARDS = 8
 STREAM = "sums"
@@ -97,4 +98,6 @@ def _fill(url: str, keys: int, epoch_rows: int) -> None:
     every = np.random.default_rng(1).permutation(keys)
     parts = (every[first : first + epoch_rows] for first in range(0, keys, epoch_rows))
     epochs = ([pa.table({"key": part, "value": part % _VALUES}, schema=INPUT)] for part in parts)
-    fill_stream(url, STREAM, operator, SHARDS, epochs, lambda rows: key_hashes(rows.select(["key"])), retained=2)
+    fill_stream(
+        StoreAddress(url), STREAM, operator, SHARDS, epochs, lambda rows: key_hashes(rows.select(["key"])), retained=2
+    )

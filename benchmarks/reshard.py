@@ -19,6 +19,7 @@ from dagster_ckpt.operators import Operator, RunningAggregate, agg
 from dagster_ckpt.operators.shared.window_kinds import Tumbling
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.storage.stores.address import StoreAddress
 
 BEFORE, AFTER = 8, 32
 _CHUNK_ROWS = 500_000
@@ -57,7 +58,12 @@ def _fill(folder: Path, keys: int, name: str, operator: Operator) -> None:
     starts = range(0, keys, _EPOCH_ROWS)
     epochs = (_rows(range(first, min(first + _EPOCH_ROWS, keys)), source.names) for first in starts)
     fill_stream(
-        folder.as_uri(), name, operator, BEFORE, epochs, lambda rows: rows["k"].to_numpy().view(np.uint64) * _SPREAD
+        StoreAddress(folder.as_uri()),
+        name,
+        operator,
+        BEFORE,
+        epochs,
+        lambda rows: rows["k"].to_numpy().view(np.uint64) * _SPREAD,
     )
 
 

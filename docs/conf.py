@@ -62,7 +62,7 @@ _FIRST_BELOW = {
     "how-to/clusters/README": ("local", "standalone"),
     "how-to/deploy/README": ("systemd", "docker", "compose", "kubernetes"),
     "how-to/sources/README": ("files", "kafka", "another-stream", "ordinary-asset"),
-    "how-to/stores/README": ("local",),
+    "how-to/stores/README": ("local", "s3", "gcs", "azure", "hdfs"),
     "operations/README": ("run", "watch", "read", "check", "recovery", "damage", "errors", "history", "retention"),
     "reference/api/index": (
         "declare",

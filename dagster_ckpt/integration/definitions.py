@@ -105,7 +105,7 @@ def _check_reach(checkpoints: CheckpointCoordinatorResource, spark: object) -> N
     if scheme == "memory":
         raise InvalidPipelineError(
             "Spark's workers are other processes and cannot reach a memory: store: write file:///some/folder or "
-            f"s3://bucket/folder. url={url!r}"
+            f"s3://bucket/folder (or another server). url={url!r}"
         )
     master = _setting_of(spark, "spark.master")
     options: object = checkpoints.storage_options

@@ -1,8 +1,9 @@
 """The runs that this process has open: a run never changes, so it is opened once."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
 from dagster_ckpt.state.objects import contents
-from dagster_ckpt.state.remote.parallel_reads import READERS
+from dagster_ckpt.state.remote.parallel_reads import OPENERS, READERS
 from dagster_ckpt.state.remote.remote_bytes import FarBytes, FarTraffic, MemoryPlace, Place, Spread
 from dagster_ckpt.state.remote.run_cache import RunCache, RunId
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -71,6 +72,25 @@ class OpenRuns:
             return self._newest(self._far, name, schema, lambda: self._opened_far(store, ref, schema, name), _FAR_MAX)
         return self._newest(self._local, name, schema, lambda: _opened_local(store, ref, schema), self._mapped_max)
 
+    def side_by_side(self, store: ObjectStore, refs: Iterable[RunRef], schema: pa.Schema) -> Sequence[Run]:
+        """Open those runs of a remote store that are not open yet, several at a time. Raises `CorruptStateError`.
+
+        A process that has just begun has none open, and each takes two requests that wait for each other. Hold what is
+        returned until the runs are in use: without a cache nothing else does.
+        """
+        closed = {RunId(store.url, ref.name, ref.checksum): ref for ref in refs if store.local_path(ref.name) is None}
+        closed = {name: closed[name] for name in list(closed)[:_FAR_MAX] if self._is_closed(name, schema)}
+        places = {name: self._place(name, ref) for name, ref in closed.items()}
+        opened: dict[RunId, _Opened] = {}
+
+        def open_one(name: RunId) -> None:
+            opened[name] = self._read_far(store, closed[name], schema, places[name])
+
+        if len(closed) < 2:
+            return []
+        OPENERS([partial(open_one, name) for name in closed])
+        return [self._newest(self._far, name, schema, partial(opened.__getitem__, name), _FAR_MAX) for name in closed]
+
     def forget(self, store: ObjectStore, ref: RunRef) -> None:
         """Close a run that is about to be deleted."""
         name = RunId(store.url, ref.name, ref.checksum)
@@ -110,8 +130,17 @@ class OpenRuns:
             self._held_by_others[name] = found.run
         return found.run
 
+    def _is_closed(self, name: RunId, schema: pa.Schema) -> bool:
+        found = self._far.get(name)
+        return (found is None or not found.lasting or not found.is_read_by(schema)) and name not in self._held_by_others
+
+    def _place(self, name: RunId, ref: RunRef | ChangeRef) -> Place:
+        return MemoryPlace(ref.bytes) if self._cache is None else self._cache.open(name, ref.bytes)
+
     def _opened_far(self, store: ObjectStore, ref: RunRef | ChangeRef, schema: pa.Schema, name: RunId) -> _Opened:
-        place = MemoryPlace(ref.bytes) if self._cache is None else self._cache.open(name, ref.bytes)
+        return self._read_far(store, ref, schema, self._place(name, ref))
+
+    def _read_far(self, store: ObjectStore, ref: RunRef | ChangeRef, schema: pa.Schema, place: Place) -> _Opened:
         far = FarBytes(store, ref.name, place, self.traffic, self._spread)
         if ref.bytes <= _WHOLE_BYTES_MAX:
             far.fetch([(0, ref.bytes)])

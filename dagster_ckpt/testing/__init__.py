@@ -5,6 +5,7 @@ The kit needs neither Spark nor Dagster, and importing it loads neither.
     batches            runs an asset on batches of rows, with Spark
     process_kit        runs a process function on Arrow tables, without Spark
     destination_suite  what a destination of deliveries must do, as tests
+    store_suite        what an object store must do, as tests
     schema_suite       what one with columns must do when the stream's columns change
 
 What the suite is made of:

@@ -43,7 +43,8 @@ from dagster_ckpt.integration.reading import aligned_inputs
 from dagster_ckpt.integration.sql import properties
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark import batch_source
-from dagster_ckpt.storage.stores.address import SHARED
+from dagster_ckpt.storage.stores.kinds import SHARED
+from dagster_ckpt.storage.stores.over_fsspec.places import AZURE_OPTIONS, GS_OPTIONS, WEBHDFS_OPTIONS
 from dagster_ckpt.storage.stores.s3_options import OPTIONS
 from dagster_ckpt.testing import ProcessKit, run_batches
 
@@ -274,7 +275,10 @@ def test_the_options_of_the_spark_format_are_on_the_page() -> None:
 
 
 def test_the_options_of_a_store_are_on_the_page() -> None:
-    assert sorted(plain(name) for name, _ in TABLES["storage_options"]) == sorted([*OPTIONS, SHARED])
+    of_all = sorted([*OPTIONS, SHARED])
+    known = {"": of_all, " of gs:": GS_OPTIONS, " of abfs:": AZURE_OPTIONS, " of webhdfs:": WEBHDFS_OPTIONS}
+    for scheme, options in known.items():
+        assert sorted(plain(name) for name, _ in TABLES[f"storage_options{scheme}"]) == list(options)
 
 
 def test_the_environment_variables_of_ours_are_on_the_page() -> None:

@@ -13,6 +13,8 @@ from packaging.utils import canonicalize_name
 CHECKOUT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+PARTS = {"azure.core": "azure-core", "azure.storage": "azure-storage-blob", "google.auth": "google-auth"}
+"""The distributions of packages that share their first name with others."""
 USERS_OWN = {"polars", "pytest"}
 """Imported only for a user who has annotated an input with it, or who tests a destination."""
 
@@ -31,7 +33,13 @@ def imported() -> Iterator[str]:
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module is not None:
                 modules = [node.module]
-            for module in {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"dagster_ckpt"}:
+            shared = {PARTS.get(".".join(module.split(".")[:2])) for module in modules} - {None}
+            yield from map(str, shared)
+            for module in (
+                {module.partition(".")[0] for module in modules if not shared}
+                - sys.stdlib_module_names
+                - {"dagster_ckpt"}
+            ):
                 # That of an extra that is not installed has the module's name.
                 yield from map(canonicalize_name, distributions.get(module, [module]))
 
@@ -41,7 +49,7 @@ def test_dependencies_name_fsspec() -> None:
 
 
 def test_dependencies_name_each_distribution_the_package_imports() -> None:
-    extras = ("deltalake", "iceberg", "kafka", "postgres", "s3", "sketches", "sql")
+    extras = ("azure", "deltalake", "gcs", "hdfs", "iceberg", "kafka", "postgres", "s3", "sketches", "sql")
     direct = names([*PROJECT["dependencies"], *(each for extra in extras for each in EXTRAS[extra])])
     assert set(imported()) - direct == USERS_OWN
 

@@ -1,4 +1,7 @@
-"""A server that speaks just enough of S3 to fail in every way that a real one has, and counts what it is asked."""
+"""A server that speaks just enough of S3 to fail in every way that a real one has, and counts what it is asked.
+
+Most of its ways to fail are those of any server.
+"""
 
 import socket
 import threading
@@ -34,11 +37,11 @@ def refuse(status: int, code: str, message: str = "the test said so") -> Answer:
     return answer
 
 
-def accept(body: bytes = b"") -> Answer:
+def accept(body: bytes = b"", status: int = 200) -> Answer:
     """All is well."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
-        _begin(request, 200, len(body))
+        _begin(request, status, len(body))
         request.wfile.write(body)
 
     return answer
@@ -107,7 +110,7 @@ def broken_s3() -> Iterator[BrokenS3]:
             with suppress(OSError):  # the other side had enough
                 state.answer(self)
 
-        do_GET = do_PUT = do_HEAD = do_DELETE = do_any  # noqa: N815  (http.server finds them by these names)
+        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do_any  # noqa: N815  (http.server finds them by these names)
 
         def log_request(self, code: object = "-", size: object = "-") -> None:
             pass

@@ -35,7 +35,11 @@ class S3Server:
 
     def empty(self) -> StoreAddress:
         """A store that nobody has used."""
-        return StoreAddress(f"s3://{BUCKET}/tests/{uuid4().hex}", self.options)
+        return self.at(uuid4().hex)
+
+    def at(self, folder: str) -> StoreAddress:
+        """The store of a name."""
+        return StoreAddress(f"s3://{BUCKET}/tests/{folder}", self.options)
 
 
 @contextmanager

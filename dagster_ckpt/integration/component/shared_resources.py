@@ -54,8 +54,8 @@ _CheckpointAttributes = _attributes(
         Field(
             default={},
             repr=False,
-            description="Options of the store: on S3 credentials and an endpoint, as s3fs has them; `shared: true` for "
-            "a folder that all hosts mount.",
+            description="Options of the store: on a server credentials and an endpoint, as fsspec has them; "
+            "`shared: true` for a folder that all hosts mount.",
         ),
     ),
 )

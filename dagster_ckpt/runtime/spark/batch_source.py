@@ -22,7 +22,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.unseen_store import host_named
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.address import StoreAddress, options_for
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.tables import Share, raw_changes, table_rows
 from dagster_ckpt.tables.share import changes_alone, table_alone
@@ -86,7 +86,7 @@ def chosen(options: Mapping[str, str], storage_options: Mapping[str, object]) ->
             f"unknown={sorted(unknown)}, missing={missing}"
         )
     url = given[STORE]
-    address = StoreAddress(url, storage_options if url.lower().startswith("s3:") else {})
+    address = StoreAddress(url, options_for(url, storage_options))
     history = CheckpointStore(address.url, address.options).stream(given[STREAM])
     tasks = _number(given, TASKS)
     if tasks == 0:

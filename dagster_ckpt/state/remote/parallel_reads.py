@@ -30,5 +30,8 @@ def spread_over(pool: IoPool) -> Spread:
     return spread
 
 
+OPENERS = spread_over(IoPool(threads=8))
+"""For runs that are opened side by side: each reads with `READERS`, and a pool must not wait for itself."""
+
 READERS = spread_over(IoPool(threads=8))
 """For readers of whole tables: 8 requests are about what a host's network takes. Its threads start when needed."""

@@ -1,8 +1,9 @@
 """The bytes of an object in a remote store: fetched when they are needed, with as few requests as possible."""
 
 import mmap
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Protocol
@@ -93,6 +94,14 @@ class FarTraffic:
     requests: int = 0
     bytes: int = 0
     damaged: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def add(self, requests: int = 0, bytes_: int = 0, damaged: int = 0) -> None:
+        """Count more; for any thread."""
+        with self._lock:
+            self.requests += requests
+            self.bytes += bytes_
+            self.damaged += damaged
 
 
 class FarBytes:
@@ -135,7 +144,7 @@ class FarBytes:
     def renew(self, ranges: Sequence[Range], damaged: Damaged | None = None) -> None:
         """Fetch these bytes again: those that are there are damaged. Otherwise as `fetch`."""
         pages = list(_pages(ranges))
-        self._traffic.damaged += sum(not self._fetched[start:until].all() for start, until in pages)
+        self._traffic.add(damaged=sum(not self._fetched[start:until].all() for start, until in pages))
         self._fetch((self._bytes(each) for each in pages), damaged)
 
     def _fetch(self, ranges: Iterable[Range], damaged: Damaged | None) -> None:
@@ -143,8 +152,7 @@ class FarBytes:
         self._spread([partial(self._fetch_parts, parts, damaged) for parts in requests])
         for start, until in chain.from_iterable(requests):
             self._fetched[start // PAGE : -(-until // PAGE)] = True
-        self._traffic.requests += len(requests)
-        self._traffic.bytes += sum(parts[-1][1] - parts[0][0] for parts in requests)
+        self._traffic.add(len(requests), sum(parts[-1][1] - parts[0][0] for parts in requests))
 
     def _fetch_parts(self, parts: Sequence[Range], damaged: Damaged | None) -> None:
         """Fetch parts of the object with one request."""

@@ -84,6 +84,10 @@ class Layers:
     def views(self, levels: Levels, written: Iterable[WrittenRun]) -> Views:
         """These levels, in which some runs may be the ones that were written in this epoch."""
         fresh = {each.path: each for each in written}
+        placed = (each.ref for level in (levels.upper, levels.bottom) for each in level)
+        _held = self._runs.side_by_side(
+            self._store, (ref for ref in placed if ref.name not in fresh), self._spec.schema
+        )
         upper, bottom = (tuple(self._placed(each, fresh) for each in level) for level in (levels.upper, levels.bottom))
         return Views(upper, bottom)
 

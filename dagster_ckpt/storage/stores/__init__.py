@@ -4,6 +4,9 @@ Reading order
 
     object_store    the protocol that every store implements
     folder          one folder of a store, as a store
+    options         storage options, checked, and the secrets among them
+    connections     the connections of this process, shared
+    kinds           what each scheme opens, those of other packages too
     address         from a URL to a store
 
 Implementations
@@ -12,9 +15,11 @@ Implementations
     s3              objects in a bucket
     s3_client       one call of an S3 server at a time, with a deadline
     s3_options      the options of an S3 store, checked
+    over_fsspec/    Google Cloud Storage, Azure and HDFS
 
 Stores that fail
     retry           how often and for how long to retry
     retrying_store  a store whose calls are retried
+    nfs             refuses mounts that are not safe
     probe           proves that a store creates atomically
 """

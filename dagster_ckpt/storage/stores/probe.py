@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.protocol.object_names import probe_name
+from dagster_ckpt.storage.stores.nfs import refuse_unsafe_mount
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience, RetrySpan
 
@@ -35,11 +36,14 @@ _Experiment = Callable[[ObjectStore, str], str]
 def prove_atomic_create(store: ObjectStore, clock: Clock) -> None:
     """Create objects several times, in turn and at once, and expect one winner of each; once per process and address.
 
-    Raises `InvalidPipelineError` for a store with more or fewer winners, and `StoreUnavailableError`. A crash in the
+    Raises `InvalidPipelineError` for a store with more or fewer winners or on an unsafe NFS mount, and
+    `StoreUnavailableError`. A crash in the
     middle leaves one small object, which the collector deletes.
     """
     if store.url in _proved:
         return
+    if (file := store.local_path("any")) is not None:
+        refuse_unsafe_mount(file.parent)
     _prove(store, clock, _create_in_turn)
     for _ in range(ROUNDS):
         _prove(store, clock, _create_at_once)

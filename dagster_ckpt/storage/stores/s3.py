@@ -13,8 +13,9 @@ from typing import Any
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.protocol.object_names import is_object_name
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError
+from dagster_ckpt.storage.stores.options import StoreOptions
 from dagster_ckpt.storage.stores.s3_client import Refusal, S3Client
-from dagster_ckpt.storage.stores.s3_options import S3Options, S3Place
+from dagster_ckpt.storage.stores.s3_options import S3Place
 
 PUT_BYTES_MAX = 5 * 1024**3
 """What S3 takes in one request."""
@@ -42,7 +43,7 @@ class S3ObjectStore:
     999 ms greater or smaller than it is. To wait for an age, wait one second longer.
     """
 
-    def __init__(self, place: S3Place, options: S3Options) -> None:
+    def __init__(self, place: S3Place, options: StoreOptions) -> None:
         self._place = place
         self._client = S3Client(place.bucket, options)
 

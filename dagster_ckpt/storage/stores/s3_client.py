@@ -4,8 +4,6 @@ s3fs, botocore and aiohttp would each retry by default. A create that is sent tw
 reports that it lost: so their retries are off, and the caller decides (`retry`).
 """
 
-import os
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -15,7 +13,8 @@ from aiobotocore.httpsession import AIOHTTPSession
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 from s3fs.core import S3_RETRYABLE_ERRORS
 
-from dagster_ckpt.storage.stores.s3_options import S3Options
+from dagster_ckpt.storage.stores.connections import Connections
+from dagster_ckpt.storage.stores.options import StoreOptions
 
 T = TypeVar("T")
 
@@ -65,7 +64,7 @@ class S3Client:
     Every method raises `Refusal`.
     """
 
-    def __init__(self, bucket: str, options: S3Options) -> None:
+    def __init__(self, bucket: str, options: StoreOptions) -> None:
         self._bucket = bucket
         self._options = options
 
@@ -89,7 +88,7 @@ class S3Client:
         )
 
     def _answer(self, ask: Callable[[Any], T]) -> T:
-        files = _SHARED.connections(self._options)
+        files = _SHARED.open(self._options)
         try:
             return ask(files)
         except _ERRORS as error:
@@ -118,42 +117,7 @@ def _deadline_s(size: int) -> float:
     return _PATIENCE_S + size / _BYTES_PER_S_MIN
 
 
-class _Shared:
-    """The connections of this process, a set for each kind of options."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._opened: list[tuple[S3Options, Any]] = []
-        self._inherited: list[tuple[S3Options, Any]] = []
-
-    def connections(self, options: S3Options) -> Any:
-        with self._lock:
-            for known, files in self._opened:
-                if known == options:
-                    return files
-            files = _connected(options)
-            self._opened.append((options, files))
-            return files
-
-    def forget(self, files: Any) -> None:
-        """Open new connections for the next caller. Callers that use these may go on."""
-        with self._lock:
-            self._opened = [(options, each) for options, each in self._opened if each is not files]
-
-    def forget_parents(self) -> None:
-        """Start with no connections in a forked child: the thread that serves them was not forked.
-
-        Keep them, unused: closing them would notify the server over the parent's sockets.
-        """
-        self._lock = threading.Lock()
-        self._inherited, self._opened = [*self._inherited, *self._opened], []
-
-
-_SHARED = _Shared()
-os.register_at_fork(after_in_child=_SHARED.forget_parents)
-
-
-def _connected(options: S3Options) -> Any:
+def _connected(options: StoreOptions) -> Any:
     given = dict(options.given)
     config = given.pop("config_kwargs", None)
     files = s3fs.S3FileSystem(
@@ -171,3 +135,6 @@ def _connected(options: S3Options) -> Any:
     )
     files.retries = 1
     return files
+
+
+_SHARED = Connections(_connected)

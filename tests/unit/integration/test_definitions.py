@@ -153,7 +153,8 @@ def test_a_length_of_time_that_makes_no_sense_is_refused_when_the_resource_is_ma
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("gs://bucket/checkpoints", "scheme=gs"),
+        ("ftp://bucket/checkpoints", "scheme=ftp"),
+        ("gs:///checkpoints", "gs://bucket/folder"),
         ("s3a://bucket/checkpoints", "write s3://"),
         ("s3:///checkpoints", "s3://bucket/folder"),
         ("file://relative/folder", "absolute folder"),
@@ -224,10 +225,10 @@ def test_two_streams_of_one_key_are_refused_when_the_location_loads() -> None:
 
 def test_a_url_in_an_environment_variable_is_refused_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     given = CheckpointCoordinatorResource(url=dg.EnvVar("STORE_URL"))
-    monkeypatch.setenv("STORE_URL", "gs://bucket/checkpoints")
+    monkeypatch.setenv("STORE_URL", "ftp://bucket/checkpoints")
     with pytest.raises(dg.DagsterError) as refused, dg.build_resources({"checkpoints": given}):
         pass
-    assert "scheme=gs" in str(refused.value.__cause__)
+    assert "scheme=ftp" in str(refused.value.__cause__)
 
 
 @pytest.mark.parametrize("options", [{"retained": 0}, {"tolerable_failures": -1}, {"max_lag": 0}])

@@ -276,3 +276,41 @@ def test_what_another_process_has_checked_is_not_written_over_by_what_comes_dama
     with suppress(CorruptStateError):
         column_v(others, *asked)
     assert column_v(mine, HERE) == [V_HERE]
+
+
+def test_runs_are_opened_side_by_side_with_the_requests_of_one_after_the_other(tmp_path: Path, store: FarStore) -> None:
+    refs = [stored(store, f"a/{number}", some_run(20_000, number)) for number in range(6)]
+    one_by_one = reader(tmp_path / "one")
+    for ref in refs:
+        read(one_by_one, store, ref)
+    each = len(store.requests)
+
+    store.forget()
+    store.latency_s = 0.02
+    process = reader(tmp_path / "cache")
+    runs = process.runs.side_by_side(store, refs, SCHEMA)
+    assert store.at_once_max > 1
+    assert len(store.requests) == each == process.traffic.requests
+    store.forget()
+    assert all(read(process, store, ref) is run for ref, run in zip(refs, runs, strict=True))
+    assert list(process.runs.side_by_side(store, refs, SCHEMA)) == []
+    assert store.requests == []
+
+
+def test_a_damaged_run_among_several_is_an_error_and_the_others_open_later(tmp_path: Path, store: FarStore) -> None:
+    refs = [stored(store, f"a/{number}", some_run(20_000, number)) for number in range(3)]
+    store.spoil = lambda request, answer: damaged(request, answer) if request.name == "a/1" else answer
+    process = reader(tmp_path / "cache")
+    with pytest.raises(CorruptStateError, match="file=a/1"):
+        process.runs.side_by_side(store, refs, SCHEMA)
+    store.spoil = honest
+    assert len(process.runs.side_by_side(store, refs, SCHEMA)) == 3
+
+
+def test_without_a_cache_runs_opened_side_by_side_last_as_long_as_they_are_held(store: FarStore) -> None:
+    refs = [stored(store, f"a/{number}", some_run(20_000, number)) for number in range(3)]
+    runs = OpenRuns()
+    held = runs.side_by_side(store, refs, SCHEMA)
+    store.forget()
+    assert all(runs.run(store, ref, SCHEMA) is run for ref, run in zip(refs, held, strict=True))
+    assert store.requests == []

@@ -35,21 +35,31 @@ def test_memory_stores_are_shared_by_name() -> None:
     assert not open_store("memory://another").exists("a")
 
 
-@pytest.mark.parametrize(
-    "url", ["gs://x", "az://x", "hdfs://x/y", "simplecache::s3://x", "http://hunter2/", "gcs://user:hunter2@x"]
-)
+@pytest.mark.parametrize("url", ["ftp://x/y", "simplecache::s3://x", "http://hunter2/", "ftp://user:hunter2@x"])
 def test_a_store_without_a_proved_create_is_refused_without_telling_its_secrets(url: str) -> None:
     with pytest.raises(
-        InvalidPipelineError, match=r"\(file:.*\) or on S3 \(s3:.*proved against a real server"
+        InvalidPipelineError, match=r"\(file:.*S3 \(s3:.*Azure \(abfs:.*proved against a real server"
     ) as caught:
         open_store(url, {"secret": "hunter2"})
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("scheme", ["s3a", "s3n", "S3A"])
-def test_hadoops_words_for_s3_are_corrected(scheme: str) -> None:
-    with pytest.raises(InvalidPipelineError, match="write s3://bucket/folder"):
-        open_store(f"{scheme}://bucket/folder")
+@pytest.mark.parametrize(
+    ("url", "instead"),
+    [
+        ("s3a://bucket/folder", "write s3://bucket/folder"),
+        ("S3N://bucket/folder", "write s3://bucket/folder"),
+        ("gcs://bucket/folder", "write gs://bucket/folder"),
+        ("az://container/folder", "write abfs://container/folder"),
+        ("abfss://hunter2@account.dfs.core.windows.net/folder", "write abfs://container/folder"),
+        ("hdfs://hunter2@host:8020/folder", "write webhdfs://host:port/folder"),
+        ("swebhdfs://host:9871/folder", "write webhdfs://host:port/folder, with use_https"),
+    ],
+)
+def test_other_names_of_the_same_stores_are_corrected(url: str, instead: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=instead) as caught:
+        open_store(url)
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/a/folder", "S3://bucket/a/folder/", "s3://bucket//a/folder"])
@@ -77,6 +87,30 @@ def test_without_s3fs_an_s3_store_says_what_to_install() -> None:
         "an S3 store needs s3fs, on every host that opens it: pip install 'dagster-ckpt[s3]'. "
         "missing=s3fs, store=s3://bucket/folder\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "library", "said"),
+    [
+        ("gs://bucket/a", "gcsfs", r"needs gcsfs, .*'dagster-ckpt\[gcs\]'\. missing=(gcsfs|google)[.a-z]*"),
+        ("abfs://bucket/a", "adlfs", r"needs adlfs, .*'dagster-ckpt\[azure\]'\. missing=(adlfs|azure)[.a-z]*"),
+        (
+            "webhdfs://host:9870/a",
+            "requests",
+            r"needs fsspec and requests, .*'dagster-ckpt\[hdfs\]'\. missing=requests",
+        ),
+    ],
+)
+def test_without_its_library_a_store_says_what_to_install(
+    url: str, library: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gs", "azure", "webhdfs"):
+        monkeypatch.delitem(sys.modules, f"dagster_ckpt.storage.stores.over_fsspec.{name}", raising=False)
+    for name in [name for name in sys.modules if name.startswith(f"{library}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(InvalidPipelineError, match=said + ", store=" + url):
+        open_store(url)
 
 
 def test_local_disk_loads_neither_s3fs_nor_botocore(tmp_path: Path) -> None:
