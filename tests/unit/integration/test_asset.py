@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt import InvalidPipelineError, Recovery, Stream, agg, streaming_asset
 from dagster_ckpt.integration.asset_options import AssetOptions, OwnOptions
 from dagster_ckpt.integration.declared import streaming_function
+from dagster_ckpt.integration.declared.run_config import RESERVED
 from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.runtime.run_mode import Mode
 
@@ -212,7 +213,7 @@ def test_a_function_may_ask_for_context_spark_resources_and_config_in_any_order(
         "clicks",
         "anything",
     }
-    assert config_fields(everything) == {"mode", "run_for", "from_epoch", "take_over", "restart_steps", "minutes"}
+    assert config_fields(everything) == {*RESERVED, "minutes"}
     streaming = streaming_function.of_asset(everything)
     assert streaming is not None
     assert streaming.parameters.context == "context"
@@ -221,7 +222,7 @@ def test_a_function_may_ask_for_context_spark_resources_and_config_in_any_order(
 
 def test_a_config_schema_is_taken_beside_our_own_fields() -> None:
     asset = declared(config_schema={"minutes": dg.Field(int, default_value=15)})
-    assert config_fields(asset) == {"mode", "run_for", "from_epoch", "take_over", "restart_steps", "minutes"}
+    assert config_fields(asset) == {*RESERVED, "minutes"}
 
 
 def follows(delays: Stream, log: DataFrame) -> Stream:
