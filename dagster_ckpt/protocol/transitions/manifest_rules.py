@@ -133,9 +133,10 @@ def stream_stays_itself(parent: Manifest, child: Manifest) -> bool:
 
 def ancestors_stay_the_same(parent: Manifest, child: Manifest) -> bool:
     """A swap adds the stream that it took over."""
-    added = child.ancestors[len(parent.ancestors) :]
-    swapped = child.kind is ManifestKind.SWAP and [each.swapped for each in added] == [True]
-    return child.ancestors == (*parent.ancestors, *(added if swapped else ()))
+    if child.kind is not ManifestKind.SWAP:
+        return child.ancestors == parent.ancestors
+    *before, added = child.ancestors or (None,)
+    return tuple(before) == parent.ancestors and added is not None and added.swapped
 
 
 def abandoned_stay_abandoned(parent: Manifest, child: Manifest) -> bool:
@@ -262,7 +263,7 @@ def statistics_add_up(parent: Manifest, child: Manifest) -> bool:
 
 def a_swap_shows_what_was_built_beside(parent: Manifest, child: Manifest) -> bool:
     """It names runs of that stream alone, under a table that readers of this one can follow."""
-    origin = child.ancestors[-1].uuid
+    origin = child.ancestors[-1].uuid if child.ancestors else None
     return not cannot_take_over(parent.pipeline, child.pipeline) and all(
         run.ancestor == origin for run in runs_of(child)
     )

@@ -77,6 +77,7 @@ COMMANDS = [
     Line("reshard STREAM --shards 8 --yes", stopped_by=(NEWEST_MANIFEST,), beside_a_writer=False),
 ]
 OTHERWISE = {
+    "rebuild": "Dagster changes the store: tests/dagster/test_the_command_that_rebuilds.py",
     "class-archive": "no store",
     "init": "no store",
     "streams": "no stream: tests/unit/cli/test_command_mistakes.py",

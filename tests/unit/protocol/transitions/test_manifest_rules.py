@@ -42,6 +42,7 @@ from dagster_ckpt.protocol.transitions.edits import (
     rolled_back,
 )
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, violations
+from dagster_ckpt.protocol.transitions.swap import Swap, swapped
 from tests.worlds.manifests import OWNER, PIPELINE, SOURCE, a_change, a_run
 from tests.worlds.streams import an_edit
 
@@ -98,6 +99,9 @@ def merging(parent: Manifest, first: int, last: int) -> Manifest:
 
 
 MERGED = merging(FOUR_FILES, 1, 3)
+
+BESIDE = replace(THIRD, uuid=StreamUuid("beside"), stream="a/b/~rebuild-1")
+SWAPPED = swapped(THIRD, BESIDE, (a_change(4, 4, 0),), Swap(OWNER, "run-3", 5), stamp(4))
 
 FORKING = Forking("c", StreamUuid("f"), (Ancestor(THIRD.uuid, THIRD.stream, THIRD.epoch),))
 FORKED = forked(THIRD, FORKING, stamp(6))
@@ -315,6 +319,19 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("a_reshard_moves_no_row", THIRD, RESHARDED, lambda m: replace(m, runs={"total": ((), *m.runs["total"][1:])})),
     ("a_reshard_moves_no_row", TIMED, OF_A_TIMELINE, lambda m: replace(m, runs={"total": TIMED.runs["total"] * 2})),
     ("retained_only_shrink", THIRD, OPENED, lambda m: replace(m, retained=AFTER.retained)),
+    ("ancestors_stay_the_same", THIRD, SWAPPED, lambda m: replace(m, ancestors=())),
+    (
+        "ancestors_stay_the_same",
+        THIRD,
+        SWAPPED,
+        lambda m: replace(m, ancestors=(replace(m.ancestors[0], swapped=False),)),
+    ),
+    ("term_is_its_own_version", THIRD, SWAPPED, lambda m: replace(m, term=THIRD.term)),
+    ("an_epochs_changes_are_new", THIRD, SWAPPED, lambda m: replace(m, changes=(a_change(1, 4, 0),))),
+    ("a_swap_shows_what_was_built_beside", THIRD, SWAPPED, lambda m: replace(m, runs=THIRD.runs)),
+    ("a_swap_shows_what_was_built_beside", THIRD, SWAPPED, lambda m: replace(m, pipeline=APPEND)),
+    ("a_swap_goes_back_in_no_source", THIRD, SWAPPED, lambda m: replace(m, sources=SECOND.sources)),
+    ("retained_grow_by_one", THIRD, SWAPPED, lambda m: replace(m, retained=THIRD.retained)),
 ]
 
 
