@@ -213,6 +213,8 @@ def test_a_store_that_workers_cannot_reach_is_refused(
         patch.setattr(StreamUnderTest, "address", StoreAddress("memory://tests"))
         with pytest.raises(InvalidPipelineError, match="cannot reach a memory: store"):
             stream.run(lambda spark: stream_of(spark, inbox))
+    # Other tests go on in this session, whose executors are in its own process.
+    monkeypatch.setattr("dagster_ckpt.runtime.spark.session.ship_package", lambda context: None)
     monkeypatch.setattr(spark_of_all.sparkContext, "master", "spark://master:7077")
     with pytest.raises(InvalidPipelineError, match=r'storage_options=\{"shared": True\}.*spark://master:7077, asset='):
         stream.run(lambda spark: stream_of(spark, inbox))

@@ -473,7 +473,7 @@ class _Run:
                 code=step.code,
                 step=number,
                 partial=number == 0 and shuffled is not Shuffled.ROWS,
-                package=archive_of(self._session.sparkContext),
+                package=None if is_local(self._session) else archive_of(self._session.sparkContext),
             )
 
         return stages_of(self._checked, setup)
