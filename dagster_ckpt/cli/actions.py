@@ -292,7 +292,7 @@ def reshard(request: Request, stream: str, *, shards: int, fence: bool, yes: boo
 @unasked
 @asked
 def rebuild(request: Request, stream: str, options: tuple[str, ...], *, pace: float | None, yes: bool) -> None:
-    """Build STREAM anew with the deployed code, beside the live one, and let it take over.
+    """Rebuild STREAM with the deployed code alongside the live one, then switch over to it.
 
     Launches the stream's job by `dagster job launch`, in the instance of DAGSTER_HOME: give what that needs behind
     two dashes, such as `-- -w workspace.yaml`. The Dagster run works on its own: see how far it is with
@@ -304,7 +304,7 @@ def rebuild(request: Request, stream: str, options: tuple[str, ...], *, pace: fl
 
     history = request.store.stream(stream)
     newest = history.latest()
-    confirm(f"Build {history.name} anew, and let it take over from epoch {newest.epoch} or a later one?", yes=yes)
+    confirm(f"Rebuild {history.name}, and switch over from epoch {newest.epoch} or a later one?", yes=yes)
     config = {"rebuild": True} | ({} if pace is None else {"rebuild_pace": pace})
     launch = [sys.executable, "-m", "dagster_ckpt.integration.launch", history.name, json.dumps(config), *options]
     if subprocess.run(launch, check=False).returncode:

@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.columns import Positions, flatten, take
 from dagster_ckpt.lsm.runs.key_order import key_codes
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.operators.shared.net_changes import changes_between, labelled, net_of
-from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT
+from dagster_ckpt.protocol.change_columns import DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StateTableSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -55,13 +55,7 @@ def _of_keys(gone: pa.Table, come: pa.Table, key: Sequence[str]) -> pa.Table:
     if not key:  # a table of one row
         sides = [Found(np.array([rows.num_rows > 0]), rows) for rows in (gone, come)]
         return changes_between(sides[0], sides[1], ()).rows
-    return net_of(labelled_in_order(gone, come), key).rows
-
-
-def labelled_in_order(gone: pa.Table, come: pa.Table) -> pa.Table:
-    """The rows that go, then those that come, with the kind of each."""
-    kinds = pa.array(np.repeat([DELETE, INSERT], [gone.num_rows, come.num_rows]), pa.string())
-    return pa.concat_tables([gone, come]).append_column(CHANGE_TYPE, kinds)
+    return net_of(labelled([(DELETE, gone), (INSERT, come)]), key).rows
 
 
 def _of_bags(gone: pa.Table, come: pa.Table) -> pa.Table:

@@ -149,7 +149,8 @@ def test_a_stream_runs_in_executors_without_dagster_and_equals_a_batch(
     assert run.process.returncode == 0, run.last_lines()
     assert table_of(store) == TABLE
     # Both executors had tasks of the epochs: each has the log of its Python workers below its worker's folder.
-    executors = [folder for folder in tmp_path.glob("spark/worker-*/work/app-*/*") if (folder / "stderr").exists()]
+    workers = [worker / "work" for worker in tmp_path.glob("spark/worker-*")]
+    executors = [folder for work in workers for folder in work.glob("app-*/*") if (folder / "stderr").exists()]
     assert len({folder.parent.parent.parent for folder in executors}) == 2
     assert all("Running task" in (folder / "stderr").read_text() for folder in executors)
 

@@ -61,7 +61,7 @@ def _beside(stream: "SimulatedStream", process: "Process") -> "SimulatedStream |
     newest = chain.newest()
     if newest is None or newest.epoch == EMPTY:
         return None
-    name = beside_of(chain, stream.name)
+    name = beside_of(newest)
     beside = next((each for each in world.besides if each.name == name), None)
     if beside is not None and beside.chain_of(process).newest() is None:
         fork_empty(world.root_of(process), chain, newest, name)

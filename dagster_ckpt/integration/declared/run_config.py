@@ -91,8 +91,8 @@ def config_class(user: type[dg.Config] | None, mode: Mode, name: str) -> type[dg
             bool,
             Field(
                 False,
-                description="Build the stream anew beside the live one, from the beginning of its sources, then let it "
-                "take over in one epoch, which has the difference of the two tables.",
+                description="Rebuild the stream from the start of its sources alongside the live one, then switch over "
+                "in one epoch, which contains the difference between the two tables.",
             ),
         ),
         rebuild_pace=(

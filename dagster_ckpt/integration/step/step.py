@@ -261,7 +261,7 @@ def _left_to(live: LiveRun, step: StreamStep) -> dg.MaterializeResult[Any]:
 
 
 def _rebuild(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any], pulse: Pulse) -> None:
-    """Build the stream anew beside the live one, and let it take over; nothing where that was done.
+    """Rebuild the stream alongside the live one and switch over to it; a no-op if that is already done.
 
     Raises `DagsterExecutionInterruptedError` where Dagster canceled the run.
     """

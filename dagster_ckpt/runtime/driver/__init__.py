@@ -4,7 +4,7 @@ Reading order
 
     stream_job        a job: its options, hooks and result
     stream_run        a run: open the stream, make epochs, retry failures, end cleanly
-    rebuild           builds a stream anew beside the live one, which it then takes over from
+    rebuild           rebuilds a stream alongside the live one, then switches over to it
     run_end           when a run ends, and how it waits between two tries
     stream_checks     checks before anything is created
     batch_plan        what is done with each micro-batch's rows, planned once

@@ -1,4 +1,4 @@
-"""Builds a stream anew beside the live one, from the beginning of its sources, and lets it take the live one's place.
+"""Rebuilds a stream from the start of its sources alongside the live one, then switches over to it.
 
 The stream beside is one of its own, with a name of its own: a fork of epoch 0, which reads from where the stream once
 began. It is worked in passes, each over all that the sources have. Once a pass is short, the live writer is asked to
@@ -12,6 +12,7 @@ end, a last pass reads what that had read, and the swap is one commit. A crash
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, FencedError
@@ -22,6 +23,7 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, name_of, parts_of_name
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+from dagster_ckpt.protocol.transitions.source_moves import Moves
 from dagster_ckpt.runtime.declared.sources import moves_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
@@ -72,11 +74,10 @@ class _StoppedError(Exception):
     """Something asked the rebuild to stop."""
 
 
-def beside_of(chain: ManifestChain, stream: str) -> str:
-    """The name of the stream in which this one is rebuilt: another for each rebuild that has taken over."""
-    newest = chain.newest()
-    swaps = 0 if newest is None else sum(each.swapped for each in newest.ancestors)
-    return name_of((*parts_of_name(stream), f"~rebuild-{swaps + 1}"))
+def beside_of(newest: Manifest) -> str:
+    """The name of the stream in which that of this manifest is rebuilt: another after each swap."""
+    swaps = sum(each.swapped for each in newest.ancestors)
+    return name_of((*parts_of_name(newest.stream), f"~rebuild-{swaps + 1}"))
 
 
 def rebuild(
@@ -97,7 +98,7 @@ def rebuild(
     if newest is None or newest.epoch == EMPTY or request in newest.rollbacks:
         return True
     try:
-        _Rebuild(job, stream_of, request, pace, hooks, clock, root, chain, beside_of(chain, job.asset)).to_end(newest)
+        _Rebuild(job, stream_of, request, pace, hooks, clock, root, chain, beside_of(newest)).to_end(newest)
     except _StoppedError:
         return False
     return True
@@ -123,6 +124,10 @@ class _Rebuild:
     def beside(self) -> ManifestChain:
         return ManifestChain(folder_store(self.root, self.folder), self.clock)
 
+    @cached_property
+    def moves(self) -> Moves:
+        return moves_of(self.job.asset, self.job.stream.frame.sparkSession, self.job.moved)
+
     def to_end(self, newest: Manifest) -> None:
         checked = check_stream(self.job)
         check_can_take_over(newest, checked.dataflow.pipeline)
@@ -131,11 +136,10 @@ class _Rebuild:
         for _ in range(PASSES_MAX):
             if self._pass() <= SHORT_PASS_MS:
                 break
-        moves = moves_of(self.job.asset, self.job.stream.frame.sparkSession, self.job.moved)
         for _ in range(_TRIES_MAX):
             self._end_the_writer()
             self._pass()
-            opening = replace(self.job.opening(checked.dataflow.pipeline), root_run=self.request, moves=moves)
+            opening = replace(self.job.opening(checked.dataflow.pipeline), root_run=self.request, moves=self.moves)
             try:
                 swap(self.root, self.chain, self.beside, opening)
                 return
@@ -150,8 +154,7 @@ class _Rebuild:
         result = run_stream(self._job_beside(), self._hooks(), self.clock)
         if result.ending is Ending.STOPPED:
             raise _StoppedError
-        moves = moves_of(self.job.asset, self.job.stream.frame.sparkSession, self.job.moved)
-        check_caught_up(self.root, self.clock, target, result.manifest, moves)
+        check_caught_up(self.root, self.clock, target, result.manifest, self.moves)
         return self.clock.monotonic_ms() - began_ms
 
     def _job_beside(self) -> StreamJob:
@@ -162,7 +165,7 @@ class _Rebuild:
         )
 
     def _opening(self, pipeline: Pipeline) -> Opening:
-        """That of the stream beside. Code that has changed since begins it anew."""
+        """The opening of the stream beside. If the code has changed since, it starts over."""
         opening, there = self.job.opening(pipeline), self._newest(self.beside)
         anew = there.epoch != EMPTY and bool(breaking_changes(there.pipeline, pipeline))
         return replace(
