@@ -33,10 +33,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Batch:
-    """What came of some seeds in a row."""
+    """What came of some seeds in a row: of all, or of those whose worlds were asked for."""
 
     first: int
     seeds: int
+    worlds: int
     seconds: float
     counts: Counter[str] = field(default_factory=Counter)
     failures: tuple[Failure, ...] = ()
@@ -47,6 +48,7 @@ class Batch:
             {
                 "first": self.first,
                 "seeds": self.seeds,
+                "worlds": self.worlds,
                 "failed": [{"seed": failure.seed, "rule": failure.rule} for failure in self.failures],
                 "seconds": round(self.seconds, 2),
                 "code": code,
@@ -55,19 +57,23 @@ class Batch:
         )
 
 
-def simulate(first: int, seeds: int) -> Batch:
-    """Let these worlds happen, one after another."""
+def simulate(first: int, seeds: int, rebuilds: bool = False) -> Batch:
+    """Let these worlds happen, one after another; `rebuilds`: only those in which somebody rebuilds a stream."""
     began = time.process_time()
     counts: Counter[str] = Counter()
-    failures = []
+    failures, worlds = [], 0
     with _collected_between() as collect:
         for seed in range(first, first + seeds):
-            outcome = World(seed).run()
+            world = World(seed)
+            if rebuilds and not world.rebuilds:
+                continue
+            worlds += 1
+            outcome = world.run()
             counts.update(outcome.counts)
             if outcome.rule is not None:
                 failures.append(Failure(seed, outcome.rule, story_of(outcome)))
             collect()
-    return Batch(first, seeds, time.process_time() - began, counts, tuple(failures))
+    return Batch(first, seeds, worlds, time.process_time() - began, counts, tuple(failures))
 
 
 @contextmanager
@@ -105,15 +111,20 @@ def story_of(outcome: Outcome, steps: int = STEPS_SHOWN) -> str:
     return "\n".join(lines)
 
 
-def campaign(seeds: int, first: int | None, processes: int, results: Path, console: Console) -> bool:
-    """Simulate that many seeds, by default those after the last in the results file; whether all kept all promises."""
+def campaign(
+    seeds: int, first: int | None, processes: int, results: Path, console: Console, rebuilds: bool = False
+) -> bool:
+    """Simulate that many seeds, by default those after the last in the results file; whether all kept all promises.
+
+    `rebuilds`: of these seeds, only the worlds in which somebody rebuilds a stream.
+    """
     start = next_seed(results) if first is None else first
     results.parent.mkdir(parents=True, exist_ok=True)
     code, sound = _code(), True
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress, results.open("a") as lines:
         bar = progress.add_task(f"seeds from {start} on", total=seeds)
-        for batch in _batches(start, seeds, processes):
+        for batch in _batches(start, seeds, processes, rebuilds):
             lines.write(batch.line(code) + "\n")
             lines.flush()
             progress.advance(bar, batch.seeds)
@@ -131,18 +142,18 @@ def next_seed(results: Path) -> int:
 
 def summary(results: Path) -> str:
     """What all runs together came to."""
-    seeds = failed = 0
+    worlds = failed = 0
     for line in _lines(results):
-        seeds += line["seeds"]
+        worlds += line.get("worlds", line["seeds"])
         failed += len(line["failed"])
-    return f"{seeds:,} seeds in {results}, of all runs: {failed} broke a promise"
+    return f"{worlds:,} worlds in {results}, of all runs: {failed} broke a promise"
 
 
-def _batches(first: int, seeds: int, processes: int) -> Iterator[Batch]:
+def _batches(first: int, seeds: int, processes: int, rebuilds: bool) -> Iterator[Batch]:
     # Spawned, because a forked child would inherit the console's threads.
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         end = first + seeds
-        waiting = {pool.submit(simulate, at, min(BATCH, end - at)) for at in range(first, end, BATCH)}
+        waiting = {pool.submit(simulate, at, min(BATCH, end - at), rebuilds) for at in range(first, end, BATCH)}
         try:
             for done in as_completed(waiting):
                 yield done.result()

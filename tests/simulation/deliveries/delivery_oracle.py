@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.delivery.destination import DeliveryMode
 from dagster_ckpt.delivery.judgement import Found
 from dagster_ckpt.errors import IncompatibleStateError
-from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Version
+from dagster_ckpt.ids import EMPTY, EMPTY, FIRST, Epoch, StreamUuid, Version
 from dagster_ckpt.protocol.change_columns import INSERT, UPDATE_POSTIMAGE
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.epochs.upstream import Reader, UpstreamPosition, decode
@@ -194,13 +194,14 @@ class DeliveryReading(Reading):
 
     def kept_behind(self) -> Epoch | None:
         kept = super().kept_behind()
-        # What was freed while it was not promised stays so.
-        return None if kept is None else max(kept, Epoch(min(self.lost, len(self.upstream.freed) + 1)))
+        # What was freed while it was not promised stays so. Whether it was promised is asked when it is freed.
+        return None if kept is None else max(kept, Epoch(len(self.upstream.freed) + 1))
 
     def _consumed(self, shown: Manifest) -> Epoch | None:
         at = read_to(shown)
-        is_foreign = at is not None and at.uuid != self._uuid()
-        return None if is_foreign else super()._consumed(shown)
+        # Where a destination had lost everything, it begins with a snapshot of whatever the stream shows then.
+        promises_nothing = at is not None and (at.uuid != self._uuid() or at.epoch == EMPTY)
+        return None if promises_nothing else super()._consumed(shown)
 
     def _uuid(self) -> StreamUuid | None:
         return None if self.upstream.newest is None else self.upstream.uuid
