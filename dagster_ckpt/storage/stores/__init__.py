@@ -12,10 +12,7 @@ Reading order
 Implementations
     local           files of a local or shared POSIX file system
     memory          objects in the memory of this process, for tests
-    s3              objects in a bucket
-    s3_client       one call of an S3 server at a time, with a deadline
-    s3_options      the options of an S3 store, checked
-    over_fsspec/    Google Cloud Storage, Azure and HDFS
+    over_fsspec/    S3, Google Cloud Storage, Azure and HDFS
 
 Stores that fail
     retry           how often and for how long to retry

@@ -17,16 +17,17 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.over_fsspec.opening import open_azure, open_gs, open_webhdfs
+from dagster_ckpt.storage.stores.over_fsspec.opening import open_azure, open_gs, open_s3, open_webhdfs
 from dagster_ckpt.storage.stores.over_fsspec.places import (
     azure_options,
     azure_place,
     gs_options,
     gs_place,
+    s3_options,
+    s3_place,
     webhdfs_options,
     webhdfs_place,
 )
-from dagster_ckpt.storage.stores.s3_options import s3_options, s3_place
 
 GROUP = "dagster_ckpt.stores"
 SHARED = "shared"
@@ -141,19 +142,6 @@ def _shared_alone(options: Options) -> None:
         )
 
 
-def _open_s3(rest: str, options: Options) -> ObjectStore:
-    place, checked = s3_place(rest), s3_options(options)
-    try:
-        # Imported here: checkpoints on a disk do not need it, and it takes a second to load.
-        from dagster_ckpt.storage.stores.s3 import S3ObjectStore
-    except ModuleNotFoundError as error:
-        raise InvalidPipelineError(
-            "an S3 store needs s3fs, on every host that opens it: pip install 'dagster-ckpt[s3]'. "
-            f"missing={error.name}, store={place.url}"
-        ) from None
-    return S3ObjectStore(place, checked)
-
-
 _KINDS: Mapping[str, StoreKind] = {
     "abfs": StoreKind(azure_place, azure_options, open_azure),
     "file": StoreKind(
@@ -167,6 +155,6 @@ _KINDS: Mapping[str, StoreKind] = {
         _none,
         lambda rest, _: MemoryObjectStore(rest.strip("/")),
     ),
-    "s3": StoreKind(s3_place, s3_options, _open_s3),
+    "s3": StoreKind(s3_place, s3_options, open_s3),
     "webhdfs": StoreKind(webhdfs_place, webhdfs_options, open_webhdfs),
 }

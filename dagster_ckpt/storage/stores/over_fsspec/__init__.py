@@ -8,6 +8,7 @@ Reading order
     opening   from a place and options to a store, the library loaded late
 
 Protocols
+    s3        S3 and servers that speak its protocol: a condition, If-None-Match
     gs        Google Cloud Storage: the condition of a generation
     azure     Azure Blob Storage: the condition of an entity tag
     webhdfs   HDFS: a rename that refuses to overwrite

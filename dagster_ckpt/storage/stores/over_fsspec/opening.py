@@ -9,10 +9,19 @@ from dagster_ckpt.storage.stores.over_fsspec.places import (
     azure_place,
     gs_options,
     gs_place,
+    s3_options,
+    s3_place,
     webhdfs_options,
     webhdfs_place,
 )
 from dagster_ckpt.storage.stores.over_fsspec.store import FsspecObjectStore
+
+
+def open_s3(rest: str, options: Mapping[str, object]) -> FsspecObjectStore:
+    place, checked = s3_place(rest), s3_options(options)
+    with _needs("an S3 store needs s3fs", "s3", place.url):
+        from dagster_ckpt.storage.stores.over_fsspec.s3 import S3Calls
+    return FsspecObjectStore(place.url, place.folder, S3Calls(place.bucket, checked))
 
 
 def open_gs(rest: str, options: Mapping[str, object]) -> FsspecObjectStore:

@@ -8,6 +8,21 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.object_names import is_object_name
 from dagster_ckpt.storage.stores.options import StoreOptions, check_dicts, check_endpoint, check_known
 
+S3_OPTIONS = (
+    "anon",
+    "client_kwargs",
+    "config_kwargs",
+    "endpoint_url",
+    "key",
+    "profile",
+    "requester_pays",
+    "s3_additional_kwargs",
+    "secret",
+    "token",
+    "use_ssl",
+)
+"""The options of s3fs that select the server and the credentials. The others control how files are buffered, cached and
+listed, which this store decides."""
 GS_OPTIONS = ("access", "endpoint_url", "project", "requester_pays", "token")
 """The options of gcsfs that select the server and the credentials."""
 AZURE_OPTIONS = (
@@ -36,7 +51,7 @@ WEBHDFS_OPTIONS = (
 )
 """The options of fsspec's WebHDFS that select the datanodes' addresses and the credentials."""
 
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _SERVER = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?):([0-9]{1,5})")
 
 
@@ -67,8 +82,12 @@ class Server:
         return f"{self.scheme}://{self.host}:{self.port}/{self.folder}"
 
 
+def s3_place(rest: str) -> Bucket:
+    """The place that `s3:` and `rest` name. Raises `InvalidPipelineError`, as all of these."""
+    return _bucket_of(rest, "s3", "an S3 store", "bucket")
+
+
 def gs_place(rest: str) -> Bucket:
-    """The place that `gs:` and `rest` name. Raises `InvalidPipelineError`, as all of these."""
     return _bucket_of(rest, "gs", "a store on Google Cloud Storage", "bucket")
 
 
@@ -78,6 +97,22 @@ def azure_place(rest: str) -> Bucket:
 
 def webhdfs_place(rest: str) -> Server:
     return _server_of(rest, "webhdfs", "a store on HDFS")
+
+
+def s3_options(given: Mapping[str, object]) -> StoreOptions:
+    """The options, if s3fs accepts them and they can be sent to other processes. Raises `InvalidPipelineError`."""
+    check_known("an S3 store", given, S3_OPTIONS)
+    check_dicts(given, ("client_kwargs", "config_kwargs", "s3_additional_kwargs"))
+    config = given.get("config_kwargs", {})
+    if isinstance(config, Mapping) and "retries" in config:
+        raise InvalidPipelineError(
+            "dagster-ckpt retries S3 requests itself, because it must know which try a reply belongs to: remove the "
+            "option. option=config_kwargs['retries']"
+        )
+    client = given.get("client_kwargs", {})
+    for endpoint in (given.get("endpoint_url"), client.get("endpoint_url") if isinstance(client, Mapping) else None):
+        check_endpoint("an S3 server", endpoint, "those are key and secret")
+    return StoreOptions(given)
 
 
 def gs_options(given: Mapping[str, object]) -> StoreOptions:
@@ -105,7 +140,7 @@ def _bucket_of(rest: str, scheme: str, store: str, bucket: str) -> Bucket:
 
     `store` and `bucket` are what they are called, such as `a store on Azure` and `container`.
     """
-    _refuse_secrets(rest.partition("//")[2], f"{scheme}://{bucket}/folder", store, scheme)
+    _refuse_secrets(rest, f"{scheme}://{bucket}/folder", store, scheme)
     name, _, folder = rest.removeprefix("//").partition("/")
     folder = folder.strip("/")
     if not rest.startswith("//") or not _BUCKET.fullmatch(name) or (folder and not is_object_name(folder)):

@@ -5,7 +5,7 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.storage.stores.address import StoreAddress
-from dagster_ckpt.storage.stores.s3_options import s3_options, s3_place
+from dagster_ckpt.storage.stores.over_fsspec.places import s3_options, s3_place
 
 WHAT_USERS_WRITE: list[Mapping[str, object]] = [
     {},

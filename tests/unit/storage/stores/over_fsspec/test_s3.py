@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dagster_ckpt.errors import CheckpointError, InvalidPipelineError, StoreUnavailableError
-from dagster_ckpt.storage.stores import s3, s3_client
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
+from dagster_ckpt.storage.stores.over_fsspec import calls, s3
 from tests.worlds.broken_s3 import (
     Answer,
     BrokenS3,
@@ -91,7 +91,7 @@ def test_an_answer_that_breaks_off_is_none(
 def test_an_answer_that_never_ends_is_given_up(
     server: BrokenS3, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_client, "_PATIENCE_S", 0.4)
+    monkeypatch.setattr(calls, "_PATIENCE_S", 0.4)
     server.answer = trickle
     with pytest.raises(StoreUnavailableError, match="reason=FSTimeoutError"):
         store.get("a")
