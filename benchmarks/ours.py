@@ -1,6 +1,6 @@
 """Our side: a stream as a streaming asset would run it, without Dagster around it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -55,11 +55,12 @@ class Ours:
         name: str = NAME,
         shards: int = SHARDS,
         tasks: int | None = None,
+        store_options: Mapping[str, object] | None = None,
     ) -> None:
         self.session = stream.frame.sparkSession
         self._name = name
         self._stream = stream
-        self._address = StoreAddress(folder.as_uri())
+        self._address = StoreAddress(folder.as_uri(), store_options or {})
         self._retained, self._shards, self._tasks = retained, shards, tasks
 
     @classmethod
@@ -71,11 +72,12 @@ class Ours:
         retained: int = 20,
         shards: int = SHARDS,
         tasks: int | None = None,
+        store_options: Mapping[str, object] | None = None,
     ) -> "Ours":
         """A running count, sum and maximum per key."""
         stream = Stream(read_inbox(open_session(spark), inbox)).key_by("k")
         totals = stream.aggregate(rows=agg.count(), total=agg.sum("v"), most=agg.max("w"))
-        return cls(totals, folder, retained, shards=shards, tasks=tasks)
+        return cls(totals, folder, retained, shards=shards, tasks=tasks, store_options=store_options)
 
     def work(self, seen: Seen = _ignore) -> list[float]:
         """Seconds of each epoch that took rows, from the commit before to its own.

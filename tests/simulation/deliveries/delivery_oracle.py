@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.delivery.destination import DeliveryMode
 from dagster_ckpt.delivery.judgement import Found
 from dagster_ckpt.errors import IncompatibleStateError
-from dagster_ckpt.ids import EMPTY, EMPTY, FIRST, Epoch, StreamUuid, Version
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Version
 from dagster_ckpt.protocol.change_columns import INSERT, UPDATE_POSTIMAGE
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.epochs.upstream import Reader, UpstreamPosition, decode
