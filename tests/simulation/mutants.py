@@ -707,6 +707,6 @@ MUTANTS: dict[str, Mutant] = {
     "an upsert delivery stops where it could replace": _function(
         delivery_run_module, "judge", stops_where_it_could_replace, 9
     ),
-    "an append delivery replaces the table": _function(delivery_run_module, "judge", replaces_what_it_must_not, 285),
+    "an append delivery replaces the table": _function(delivery_run_module, "judge", replaces_what_it_must_not, 218),
     "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for, 21),
 }
