@@ -47,6 +47,7 @@ defs = build_streaming_definitions(
             "spark.executor.cores": "1",
             "spark.cores.max": "2",
             "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={os.environ['LONG_TMPDIR']}",
             "spark.pyspark.python": os.environ["EXECUTORS_PYTHON"],
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
@@ -103,8 +104,10 @@ def executors_python() -> str:
 def materialize(tmp_path: Path, master: str, store: StoreAddress, python: str) -> Server:
     """Run the stream over three files; returns the process when it has ended."""
     inbox, home = tmp_path / "inbox", tmp_path / "home"
-    inbox.mkdir()
-    home.mkdir()
+    # As in a container of YARN's: longer than the address of a Unix domain socket may be.
+    temporary = tmp_path / "usercache" / "streams" / "application_1700000000000_0001" / ("container_" * 8)
+    for folder in (inbox, home, temporary):
+        folder.mkdir(parents=True)
     for number in range(3):
         pq.write_table(pa.table({"key": [number, 1, 2], "value": [1, 10, 100]}), inbox / f"{number}.parquet")
     location = tmp_path / "location.py"
@@ -113,6 +116,7 @@ def materialize(tmp_path: Path, master: str, store: StoreAddress, python: str) -
         "DAGSTER_HOME": str(home),
         "EXECUTORS_PYTHON": python,
         "INBOX": str(inbox),
+        "LONG_TMPDIR": str(temporary),
         "MASTER": master,
         "STORE": store.url,
     }

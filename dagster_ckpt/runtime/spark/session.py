@@ -31,6 +31,9 @@ NEEDED = {
 _FASTER = {
     # Takes about 40 ms off every wave of Python tasks.
     "spark.python.unix.domain.socket.enabled": "true",
+    # The address of such a socket has at most 107 characters. The JVM's own temporary folder may be a longer one, as in
+    # a container of YARN's.
+    "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108  (Spark gives each socket a random name)
 }
 _WORKERS = {
     # One thread can reuse memory that another has freed: else glibc keeps a heap for each, beyond `memory_limit`.

@@ -9,6 +9,7 @@ def test_what_streams_need_is_put_before_the_users_own_arguments() -> None:
     assert "spark.stage.maxConsecutiveAttempts=1" in words
     assert "spark.stage.ignoreDecommissionFetchFailure=false" in words
     assert "spark.python.unix.domain.socket.enabled=true" in words
+    assert "spark.python.unix.domain.socket.dir=/tmp" in words
 
 
 def test_announcing_twice_changes_nothing_more() -> None:
