@@ -109,7 +109,8 @@ def gathered(columns: "Sequence[Column]", positions: Sequence[Positions]) -> pa.
 class Column:
     """A column, and properties of it that are computed once.
 
-    `stored` may be narrower than its type: see `integer_widths`. Within a nested type, it may allow fewer nulls.
+    `stored` may be narrower than its type: see `integer_widths`. Within a nested type, it may allow fewer nulls. It may
+    stand in for a column that the file lacks: see `missing_columns`.
     """
 
     stored: pa.Array
@@ -125,7 +126,7 @@ class Column:
         """As `plain`; of a narrow column its numbers, signed."""
         if not self.is_narrow:
             return plain(self.stored)
-        if not pa.types.is_integer(self.stored.type):  # of an older type, or null in a file that lacks the column
+        if not pa.types.is_integer(self.stored.type):  # of an older type, or of a file that lacks the column
             return None
         return None if self.stored.null_count else self.stored.to_numpy()
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.lsm.missing_columns import is_stand_in, made
 from dagster_ckpt.widening import widens
 
 _NARROW = (pa.int8(), pa.int16(), pa.int32())
@@ -36,9 +37,11 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 def widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Reverse `narrowed`: the array in the table's type."""
+    """Reverse `narrowed`: the array in the table's type. What stands in for a missing column becomes that column."""
     if array.type == type_:
         return array
+    if is_stand_in(array.type, type_):
+        return made(array)
     if _is_time(type_):
         return array.cast(pa.int64()).view(type_)
     return array.cast(type_)

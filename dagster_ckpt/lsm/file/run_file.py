@@ -25,11 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.halves import made_of
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import by_itself, flatten
 from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES, CheckedBytes, Far, checksums_of
 from dagster_ckpt.lsm.file.run_tail import FORMAT, Descriptor, read_tail, tail_of
 from dagster_ckpt.lsm.integer_widths import may_be_narrow, narrowed
+from dagster_ckpt.lsm.missing_columns import stand_in
 from dagster_ckpt.lsm.runs.bloom_filter import Bloom, bloom_of
 from dagster_ckpt.lsm.runs.hash_directory import Directory
 from dagster_ckpt.lsm.runs.run import Run
@@ -152,9 +154,9 @@ def _file_schema(schema: pa.Schema, before: pa.Field | None) -> pa.Schema:
 
 
 def _in_order(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """The columns of the table, in its order; one that the file does not have is null in all rows, and has no bytes."""
-    nothing, places = pa.nulls(batch.num_rows), {name: at for at, name in reversed([*enumerate(batch.schema.names)])}
-    columns = [batch.column(places[name]) if name in places else nothing for name in schema.names]
+    """The columns of the table, in its order; something stands in for one that the file does not have."""
+    there = dict(reversed([*zip(batch.schema.names, batch.columns, strict=True)]))
+    columns = [there[name] if name in there else stand_in(name, there, batch.num_rows) for name in schema.names]
     fields = [field.with_type(column.type) for field, column in zip(schema, columns, strict=True)]
     return pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))])
 
@@ -163,7 +165,8 @@ def _may_be_of(file: pa.Schema, schema: pa.Schema) -> bool:
     """Whether a file with these columns may be of a table with this schema.
 
     The file may be older than a change of the table: it may have columns that were dropped since, lack some that were
-    added and may be null, and have narrower types. Integers are narrow in any file, as far as their values allow.
+    added and may be null or can be made of others (`halves`), and have narrower types. Integers are narrow in any file,
+    as far as their values allow.
     """
     if file.names[:2] != [HASH, TOMBSTONE]:
         return False
@@ -182,7 +185,7 @@ def _have_fields(stored: Iterable[pa.Field], schema: pa.Schema, *, every: bool) 
     """Whether these fields can be read as those of the table. `every`: none that must have a value may be missing."""
     by_name = {field.name: field for field in stored}
     for wanted in schema:
-        field = by_name.get(wanted.name)
+        field = by_name[wanted.name] if wanted.name in by_name else made_of(wanted.name, by_name)
         if field is None:
             if every and not wanted.nullable:
                 return False

@@ -6,13 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.halves import HALF, HALF_BITS, half_names, total_name
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, GroupedRows, filled
 from dagster_ckpt.operators.shared.accumulators.partials import Partial, SqlName
 
 DECIMAL_DIGITS_MAX = 38
-_HALF_BITS = 32
-_HALF = (1 << _HALF_BITS) - 1
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class _Sum:
     @property
     def name(self) -> str:
         """Its state column."""
-        return f"_sum({self.column})"
+        return total_name(self.column)
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class IntegerSum(_Sum):
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
         high, low = _of_partial_halves(columns)
         self._check(high)
-        return (pa.array((high << _HALF_BITS) + low),)
+        return (pa.array((high << HALF_BITS) + low),)
 
     def _check(self, high: Positions) -> None:
         """Raise `OverflowError` where a total with this upper half is no int64."""
@@ -62,9 +61,10 @@ class IntegerSum(_Sum):
 
 @dataclass(frozen=True)
 class WideSum:
-    """The total of an integer column in two halves, `high * 2**32 + low` with `0 <= low < 2**32`: for means.
+    """The total of an integer column in two `halves`: for means.
 
-    A mean must not fail because its total overflows 64 bits, as that of a few nanosecond timestamps does.
+    A mean must not fail because its total overflows 64 bits, as that of a few nanosecond timestamps does. Where the
+    column was narrower before, or was summed alone, older state has the total in one: it is halved as it is read.
     """
 
     column: str
@@ -72,7 +72,7 @@ class WideSum:
     @property
     def names(self) -> tuple[str, str]:
         """Its state columns: high and low."""
-        return f"_sum_high({self.column})", f"_sum_low({self.column})"
+        return half_names(self.column)
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -179,15 +179,15 @@ def _integers(column: pa.Array) -> Positions:
 
 def _halves(values: Positions, starts: Positions) -> tuple[Positions, Positions]:
     """Each group's total as `high * 2**32 + low`, exact for up to 2**31 rows."""
-    high = np.add.reduceat(values >> _HALF_BITS, starts)
-    low = np.add.reduceat(values & _HALF, starts)
+    high = np.add.reduceat(values >> HALF_BITS, starts)
+    low = np.add.reduceat(values & HALF, starts)
     return _carried(high, low)
 
 
 def _partial_halves(column: str) -> tuple[Partial, ...]:
     """The same in SQL. Spark's own total of a bigint wraps round, or fails where parts of it overflow on the way."""
     whole = f"CAST({column} AS BIGINT)"
-    halves = f"sum(shiftright({whole}, {_HALF_BITS}))", f"sum({whole} & {_HALF}L)"
+    halves = f"sum(shiftright({whole}, {HALF_BITS}))", f"sum({whole} & {HALF}L)"
     return tuple(Partial(half, pa.int64()) for half in halves)
 
 
@@ -197,7 +197,7 @@ def _of_partial_halves(columns: tuple[pa.Array, ...]) -> tuple[Positions, Positi
 
 
 def _carried(high: Positions, low: Positions) -> tuple[Positions, Positions]:
-    return high + (low >> _HALF_BITS), low & _HALF
+    return high + (low >> HALF_BITS), low & HALF
 
 
 def _does_not_fit(column: str, type_name: str) -> OverflowError:

@@ -185,3 +185,33 @@ def test_what_some_keys_had_before_is_right_though_the_rest_was_not_brought(seed
         mine, theirs = (before_images_of(each.slice(start, start + 100), KEYS, SCHEMA) for each in (run, whole))
         assert mine.present.tolist() == theirs.present.tolist()
         assert mine.rows.equals(theirs.rows)
+
+
+def test_what_stands_in_for_a_missing_column_is_fetched_when_it_is_used() -> None:
+    totals = [(-1) ** number * number**4 for number in range(ROWS)]
+    old = pa.table({"k": range(ROWS), "_sum(x)": totals, "_n(x)": [1] * ROWS})
+    now = pa.schema([(name, pa.int64()) for name in ("k", "_n(x)", "_sum_high(x)", "_sum_low(x)")])
+    file = encode(
+        with_before_images(run_of(np.arange(ROWS, dtype=np.uint64), old), Found(np.ones(ROWS, bool), old), ["k"])
+    )
+
+    def opened() -> tuple[Run, Rubbish]:
+        rubbish = Rubbish(file.data)
+        return decode("some.arrow", rubbish.data, file.checksum, now, rubbish), rubbish
+
+    run, rubbish = opened()
+    tail = rubbish.brought
+    some = np.array([7, 2000])
+    high, low = (column.taken(some).to_pylist() for column in run.columns_at(["_sum_high(x)", "_sum_low(x)"], some))
+    assert [(one << 32) + rest for one, rest in zip(high, low, strict=True)] == [totals[7], totals[2000]]
+    assert rubbish.brought - tail < 0.01 * file.data.size
+    piece = opened()[0].slice(100, 200)
+    for rows, expected in (
+        (run.columns(), totals),
+        (piece.columns(), totals[100:200]),
+        (opened()[0].loaded().columns(), totals),
+    ):
+        halves = zip(*(rows.column(name).to_pylist() for name in now.names[2:]), strict=True)
+        assert [(one << 32) + rest for one, rest in halves] == expected
+        assert rows.schema == now
+    assert before_images_of(opened()[0].slice(100, 200), ["k"], now).rows.equals(piece.columns())
