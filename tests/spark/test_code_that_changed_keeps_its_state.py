@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt import agg
+from dagster_ckpt import agg, tumbling
 from dagster_ckpt import session as session_window
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.runtime.declared.stream import Stream
@@ -67,6 +67,59 @@ def test_sessions_that_merge_over_the_change(spark: SparkSession, tmp_path: Path
 
     stream = changed(spark, tmp_path, sessions, lambda rows: sessions(rows, now=agg.sum("v", since="now")))
     assert {row["k"]: (row["n"], row["now"]) for row in stream.rows()} == {"a": (3, 2**40), "b": (1, None), "c": (1, 5)}
+
+
+def mean(rows: Stream) -> Stream:
+    return rows.key_by("k").aggregate(mean=agg.avg("v"))
+
+
+def mean_by_window(rows: Stream) -> Stream:
+    timed = rows.with_watermark("at", "1 hour").key_by("k").window(tumbling("1 hour"), early=True)
+    return timed.aggregate(mean=agg.avg("v"))
+
+
+def mean_by_session(rows: Stream) -> Stream:
+    timed = rows.with_watermark("at", "1 hour").key_by("k").window(session_window("10 minutes"), early=True)
+    return timed.aggregate(mean=agg.avg("v"))
+
+
+def mean_in_sql(rows: Stream) -> Stream:
+    return query(rows, "k, avg(v) AS mean")
+
+
+def mean_of_changes(rows: Stream) -> Stream:
+    """Rows of the first step are taken back."""
+    return rows.key_by("k").aggregate(v=agg.max("v")).key_by("k").aggregate(mean=agg.avg("v"))
+
+
+WIDE_MEANS: dict[object, object] = {"a": (2**40 + 3) / 3, "b": 3.0, "c": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("make", "means"),
+    [
+        (mean, WIDE_MEANS),
+        (mean_by_window, WIDE_MEANS),
+        (mean_by_session, WIDE_MEANS),
+        (mean_in_sql, WIDE_MEANS),
+        (mean_of_changes, {**WIDE_MEANS, "a": 2.0**40}),
+    ],
+)
+def test_a_mean_goes_on_when_its_column_gets_wider(
+    make: Make, means: dict[object, object], spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = changed(spark, tmp_path, make, make)
+    assert {row["k"]: row["mean"] for row in stream.rows()} == means
+
+
+def test_a_rollback_over_a_wider_column_goes_on_too(spark: SparkSession, tmp_path: Path) -> None:
+    stream = changed(spark, tmp_path, mean, mean)
+    first = min(each.epoch for each in stream.history().epochs() if each.rows_in)
+    assert by_key(stream)["a"] == {"mean": (2**40 + 3) / 3}
+    stream.run_id = "another"
+    stream.run(lambda session: mean(reading(session, tmp_path / "rows", SQL_NEW)), from_epoch=first)
+    assert {name: row["mean"] for name, row in by_key(stream).items()} == WIDE_MEANS
+    assert {row["k"]: row["mean"] for row in stream.rows(first)} == {"a": 1.5, "b": 3.0}
 
 
 def test_a_key_lives_longer(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dagster_ckpt.halves import made_of
 from dagster_ckpt.nullability import differs_in_nulls_alone
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
 from dagster_ckpt.protocol.transitions.later_columns import begins_after
@@ -40,8 +41,9 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     column of a state table must stay nullable, since it may hold nulls; any other column need not.
 
     The aggregates of groups, windows and sessions may change as far as the state has what they need: one may be dropped
-    or renamed, one may come that is made of columns that the state has, or that begins now (`later_columns`). Where
-    another step reads them they stay: its state is made of their columns, which it may know by position.
+    or renamed, one may come that is made of columns that the state has (of a total its `halves` too), or that begins
+    now (`later_columns`). Where another step reads them they stay: its state is made of their columns, which it may
+    know by position.
 
     A delivery must stay one of the same stream and mode. The rest is in its destination, which judges it.
 
@@ -224,9 +226,11 @@ def _same_keys(what: str, before: StateTableSpec, after: StateTableSpec) -> Iter
 def _unknown(
     before: StateTableSpec, after: StateTableSpec, aggregates: Sequence[Mapping[str, Any]], *, begins_now: bool
 ) -> Iterator[str]:
-    """The columns that the state does not have and that cannot begin now."""
+    """The columns that the state does not have, that are not made of what it has, and that cannot begin now."""
     begun = {each.get("since") for each in aggregates}
-    new = [field for field in after.schema if field.name not in before.schema.names]
+    of_aggregates = aggregates and after.name in _MAIN_TABLES  # where no column but those of the key is the user's
+    there = {each.name: each for each in before.schema if of_aggregates and each.name not in before.keys}
+    new = [each for each in after.schema if each.name not in before.schema.names and made_of(each.name, there) is None]
     for field in new:
         since = begins_after(field.name)
         if since is None or since not in begun or not field.nullable:

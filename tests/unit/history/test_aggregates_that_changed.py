@@ -178,3 +178,95 @@ def test_a_column_gets_a_wider_type(narrow: pa.DataType, wide: pa.DataType, valu
     assert history(url).read(first).schema.field("worst").type == narrow
     with pytest.raises(IncompatibleStateError, match="dep_delay was"):
         changed(stream, reading(narrow))
+
+
+def delays(type_: pa.DataType, rows: dict[str, list[int | None]]) -> pa.Table:
+    pairs = [(carrier, value) for carrier, values in rows.items() for value in values]
+    return pa.table({"carrier": [c for c, _ in pairs], DELAY: pa.array([value for _, value in pairs], type_)})
+
+
+def over(type_: pa.DataType, **aggregates: Aggregation) -> Operator:
+    return of(pa.schema([("carrier", pa.string()), (DELAY, type_)]), **aggregates)
+
+
+@pytest.mark.parametrize("narrow", [pa.int8(), pa.int16(), pa.int32()], ids=str)
+@pytest.mark.parametrize("depth", [1, 8])
+def test_the_mean_of_a_column_that_gets_wider_is_of_all_rows(narrow: pa.DataType, depth: int, url: str) -> None:
+    """Also where the total of longs no longer fits into one, and in files that are merged with newer ones."""
+    limits = CompactionLimits(depth_min=1, depth_max=depth)
+    before, after = (over(type_, mean=agg.avg(DELAY)) for type_ in (narrow, pa.int64()))
+    stream = MadeStream(url, NAME, before, limits=limits)
+    first = stream.commit(delays(narrow, {"UA": [-7, 4, None], "AA": [-1], "B6": [None]}))
+    changed(stream, after)
+    assert table(url) == {"UA": {"mean": -1.5}, "AA": {"mean": -1.0}, "B6": {"mean": None}}
+    second = stream.commit(delays(pa.int64(), {"UA": [2**63 - 1, 2**63 - 1], "DL": [-(2**63), -(2**63)]}))
+    for value in range(6):
+        stream.commit(delays(pa.int64(), {"B6": [value], str(value): [value]}))
+    found = table(url)
+    assert found["UA"] == {"mean": (2**64 - 5) / 4}
+    assert found["DL"] == {"mean": -(2.0**63)}
+    assert (found["AA"], found["B6"]) == ({"mean": -1.0}, {"mean": 2.5})
+    changes = history(url).changes(after=first, until=second).to_pylist()
+    assert [(each["_change_type"], each["mean"]) for each in changes if each["carrier"] == "UA"] == [
+        ("update_preimage", -1.5),
+        ("update_postimage", (2**64 - 5) / 4),
+    ]
+    with pytest.raises(IncompatibleStateError, match=r"dep_delay was int64, now it is"):
+        changed(stream, before)
+
+
+def test_a_rollback_over_the_change_goes_on_with_either_code(url: str) -> None:
+    before, after = (over(type_, mean=agg.avg(DELAY)) for type_ in (pa.int32(), pa.int64()))
+    stream = MadeStream(url, NAME, before)
+    first = stream.commit(delays(pa.int32(), {"UA": [1], "AA": [5]}))
+    changed(stream, after)
+    stream.commit(delays(pa.int64(), {"UA": [2**40]}))
+    stream.open(from_epoch=first)
+    assert table(url) == {"UA": {"mean": 1.0}, "AA": {"mean": 5.0}}
+    stream.commit(delays(pa.int64(), {"AA": [2**40 + 1]}))
+    assert table(url)["AA"] == {"mean": 2.0**39 + 3}
+    stream.operator = before
+    stream.open(from_epoch=first)
+    stream.commit(delays(pa.int32(), {"UA": [4]}))
+    assert table(url) == {"UA": {"mean": 2.5}, "AA": {"mean": 5.0}}
+
+
+def test_a_total_and_a_mean_of_it_count_nothing_twice(url: str) -> None:
+    total, both = {"total": agg.sum(DELAY)}, {"total": agg.sum(DELAY), "mean": agg.avg(DELAY)}
+    stream = MadeStream(url, NAME, over(pa.int32(), **both))
+    stream.commit(delays(pa.int32(), {"UA": [1, 2], "AA": [-3]}))
+    changed(stream, over(pa.int64(), **both))
+    stream.commit(delays(pa.int64(), {"UA": [2**40]}))
+    assert table(url) == {"UA": {"total": 2**40 + 3, "mean": (2**40 + 3) / 3}, "AA": {"total": -3, "mean": -3.0}}
+    changed(stream, over(pa.int64(), **total))
+    stream.commit(delays(pa.int64(), {"UA": [1]}))
+    changed(stream, over(pa.int64(), **both))
+    stream.commit(delays(pa.int64(), {"AA": [-(2**35)]}))
+    assert table(url) == {
+        "UA": {"total": 2**40 + 4, "mean": (2**40 + 4) / 4},
+        "AA": {"total": -(2**35) - 3, "mean": (-(2**35) - 3) / 2},
+    }
+
+
+def test_a_mean_that_began_later_goes_on_when_its_column_gets_wider(url: str) -> None:
+    stream = MadeStream(url, NAME, over(pa.int32(), rows=agg.count()))
+    stream.commit(delays(pa.int32(), {"UA": [100], "AA": [100]}))
+    later = {"rows": agg.count(), "mean": agg.avg(DELAY, since="now")}
+    changed(stream, over(pa.int32(), **later))
+    stream.commit(delays(pa.int32(), {"UA": [-1, 4]}))
+    changed(stream, over(pa.int64(), **later))
+    assert table(url) == {"UA": {"rows": 3, "mean": 1.5}, "AA": {"rows": 1, "mean": None}}
+    stream.commit(delays(pa.int64(), {"UA": [2**40], "DL": [2**40]}))
+    assert table(url) == {
+        "UA": {"rows": 4, "mean": (2**40 + 3) / 3},
+        "AA": {"rows": 1, "mean": None},
+        "DL": {"rows": 1, "mean": 2.0**40},
+    }
+
+
+def test_a_total_does_not_come_from_the_halves_of_a_mean(url: str) -> None:
+    """It may not fit."""
+    stream = MadeStream(url, NAME, over(pa.int64(), mean=agg.avg(DELAY)))
+    stream.commit(delays(pa.int64(), {"UA": [2**63 - 1, 1]}))
+    with pytest.raises(IncompatibleStateError, match=r"has no _sum\(dep_delay\), which needs all rows"):
+        changed(stream, over(pa.int64(), total=agg.sum(DELAY)))

@@ -142,6 +142,43 @@ def test_a_nested_column_keeps_its_types_and_names() -> None:
         assert f"column nested was {ITEM}, now it is {other}" in breaking_changes(of_nested(ITEM), of_nested(other))
 
 
+HALVED = pa.schema([("carrier", pa.string()), ("_sum_high(x)", pa.int64()), ("_sum_low(x)", pa.int64())])
+TOTALLED = pa.schema([("carrier", pa.string()), ("_sum(x)", pa.int64())])
+
+
+def with_state(schema: pa.Schema, table: str = "groups", operator: str = "aggregate", *keys: str) -> Any:
+    tables = (StateTableSpec(table, schema, keys or ("carrier",)),)
+    aggregates = [{"name": "mean", "function": "avg", "column": "x"}]
+    return replace(PIPELINE, operator=operator, parameters={"aggregates": aggregates}, tables=tables)
+
+
+@pytest.mark.parametrize("table", ["groups", "windows", "open"])
+def test_halves_are_made_of_a_total_and_not_the_other_way_round(table: str) -> None:
+    before, after = with_state(TOTALLED, table), with_state(HALVED, table)
+    assert breaking_changes(before, after) == ()
+    [change] = breaking_changes(after, before)
+    assert f"state table {table} has no _sum(x), which needs all rows" in change
+
+
+@pytest.mark.parametrize("type_", [pa.float64(), pa.decimal128(20, 0)], ids=str)
+def test_halves_are_not_made_of_a_total_of_other_numbers(type_: pa.DataType) -> None:
+    before = with_state(TOTALLED.set(1, pa.field("_sum(x)", type_)))
+    assert len(breaking_changes(before, with_state(HALVED))) == 2
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("late_0", "aggregate"),
+        ("groups", "deduplicate"),
+        ("groups", "aggregate", "_sum(x)"),
+    ],
+)
+def test_a_column_of_the_user_is_no_total_whatever_its_name(place: tuple[str, ...]) -> None:
+    both = pa.unify_schemas([TOTALLED, HALVED])
+    assert len(breaking_changes(with_state(TOTALLED, *place), with_state(both, *place))) == 2
+
+
 DELIVERS = replace(APPEND, operator=DELIVERY, parameters={"kind": "sqlite", "address": "sqlite:a", "mode": "upsert"})
 
 
