@@ -28,6 +28,7 @@ _IN_THE_ROW = frozenset({
 """Aggregates that keep nothing beside the row of a group."""
 _IN_THE_ROW_OF_APPENDED = _IN_THE_ROW | {"min", "max", "first", "last"}
 """The same, where no row is retracted."""
+_SKETCH = "approx_count_distinct"
 _MAIN_TABLES = frozenset({"groups", "expiries", "windows", "ends", "open"})
 _LATE = "_late_"
 """The tables of `_OF_GROUPS` that do not depend on the aggregates; those of late rows begin like this."""
@@ -84,6 +85,7 @@ def _changes(before: Pipeline, after: Pipeline, *, is_read: bool) -> Iterator[st
     yield from _parameters("", *stay)
     yield from _beside(before, after)
     yield from _inputs(before.inputs, after.inputs)
+    yield from _sketched(before, after)
     by_column = after.operator in _BY_COLUMN
     begins_now = after.operator in _OF_GROUPS and not after.parameters.get(_UPDATING)
     yield from _tables(before.tables, after.tables, _aggregates(after), by_column=by_column, begins_now=begins_now)
@@ -129,6 +131,21 @@ def _beside(before: Pipeline, after: Pipeline) -> Iterator[str]:
             f"the aggregates with a table beside were {_spelled(was)}, now they are {_spelled(now)}: such a table "
             "needs all rows from the beginning, and its place among the others"
         )
+
+
+def _sketched(before: Pipeline, after: Pipeline) -> Iterator[str]:
+    """A sketch keeps hashes of values, and that of a decimal depends on its scale."""
+    was, now = (
+        {(each["column"], each.get("since")) for each in _aggregates(step) if each["function"] == _SKETCH}
+        for step in (before, after)
+    )
+    for column in sorted({name for name, _ in was & now}):
+        types = [step.inputs[0].schema.field(column).type for step in (before, after)]
+        if all(map(pa.types.is_decimal, types)) and types[0].scale != types[1].scale:
+            yield (
+                f"the input's column {column} was {types[0]}, now it is {types[1]}, with another scale: {_SKETCH} "
+                "would count its values again"
+            )
 
 
 def _spelled(aggregates: Sequence[Mapping[str, Any]]) -> str:

@@ -189,6 +189,41 @@ def over(type_: pa.DataType, **aggregates: Aggregation) -> Operator:
     return of(pa.schema([("carrier", pa.string()), (DELAY, type_)]), **aggregates)
 
 
+def sketched(type_: pa.DataType) -> Operator:
+    return over(type_, about=agg.approx_count_distinct(DELAY))
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "value"),
+    [
+        (pa.int32(), pa.int64(), -1),
+        (pa.float32(), pa.float64(), 0.1),
+        (pa.decimal128(9, 2), pa.decimal128(20, 2), Decimal("1.25")),
+    ],
+    ids=str,
+)
+def test_a_sketch_knows_the_values_of_a_wider_column_again(
+    narrow: pa.DataType, wide: pa.DataType, value: object, url: str
+) -> None:
+    rows = pa.table({"carrier": ["UA"], DELAY: pa.array([value], narrow)})
+    stream = MadeStream(url, NAME, sketched(narrow))
+    stream.commit(rows)
+    changed(stream, sketched(wide))
+    stream.commit(rows.set_column(1, DELAY, rows[DELAY].cast(wide)))
+    assert table(url) == {"UA": {"about": 1}}
+
+
+def test_a_sketch_of_decimals_keeps_their_scale(url: str) -> None:
+    """It would count a value again that it knows with another scale."""
+    narrow, wide = pa.decimal128(9, 2), pa.decimal128(20, 3)
+    stream = MadeStream(url, NAME, sketched(narrow))
+    stream.commit(pa.table({"carrier": ["UA"], DELAY: pa.array([Decimal("1.25")], narrow)}))
+    with pytest.raises(IncompatibleStateError, match="with another scale: approx_count_distinct would count"):
+        changed(stream, sketched(wide))
+    changed(stream, over(wide, about=agg.approx_count_distinct(DELAY, since="now")))
+    assert table(url) == {"UA": {"about": None}}
+
+
 @pytest.mark.parametrize("narrow", [pa.int8(), pa.int16(), pa.int32()], ids=str)
 @pytest.mark.parametrize("depth", [1, 8])
 def test_the_mean_of_a_column_that_gets_wider_is_of_all_rows(narrow: pa.DataType, depth: int, url: str) -> None:
