@@ -100,9 +100,10 @@ def place(memory: Path, environ: Mapping[str, str], room_bytes: int = ROOM_BYTES
 def environment(folder: Path | None) -> dict[str, str]:
     """Many JVMs are started and none lives long: they compile their code once, and do not try to make it better.
 
-    Python processes are not to compile PySpark at all.
+    Their garbage collector has one thread: several would take the cores from pytest's workers. Python processes are not
+    to compile PySpark at all.
     """
-    options = ["-XX:TieredStopAtLevel=1", os.environ.get("SPARK_SUBMIT_OPTS", "")]
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", os.environ.get("SPARK_SUBMIT_OPTS", "")]
     temporary = {} if folder is None else {"TMPDIR": str(folder)}
     path = os.pathsep.join(filter(None, (str(PYTHON_START), os.environ.get("PYTHONPATH"))))
     return {**os.environ, **temporary, "SPARK_SUBMIT_OPTS": " ".join(options).strip(), "PYTHONPATH": path}
