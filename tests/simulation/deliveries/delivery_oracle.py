@@ -10,9 +10,10 @@ from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Version
 from dagster_ckpt.protocol.change_columns import INSERT, UPDATE_POSTIMAGE
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
-from dagster_ckpt.protocol.epochs.upstream import Reader, UpstreamPosition, decode
+from dagster_ckpt.protocol.epochs.subscriber import decode_subscriber
+from dagster_ckpt.protocol.epochs.upstream import Reader, UpstreamPosition, backfill_pin, decode
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
-from dagster_ckpt.protocol.object_names import pin_name
+from dagster_ckpt.protocol.object_names import pin_name, subscriber_name
 from tests.simulation.oracle import BrokenPromiseError, Oracle
 from tests.simulation.reading import Reading, ReadingOracle, read_to
 
@@ -199,9 +200,19 @@ class DeliveryReading(Reading):
 
     def _consumed(self, shown: Manifest) -> Epoch | None:
         at = read_to(shown)
-        # Where a destination had lost everything, it begins with a snapshot of whatever the stream shows then.
-        promises_nothing = at is not None and (at.uuid != self._uuid() or at.epoch == EMPTY)
-        return None if promises_nothing else super()._consumed(shown)
+        if at is not None and at.uuid != self._uuid():
+            return None
+        return self._begins_again() if at is not None and at.epoch == EMPTY else super()._consumed(shown)
+
+    def _begins_again(self) -> Epoch | None:
+        """Where it begins whose destination had lost everything: with a snapshot, or where it once subscribed."""
+        newest = self.own.newest
+        assert newest is not None, "it has read something"
+        snapshot = self._pinned(pin_name(backfill_pin(newest.uuid, newest.term)))
+        if snapshot is not None:
+            return snapshot.epoch
+        data = self.upstream.truth.objects.get(name := subscriber_name(newest.uuid))
+        return None if data is None else decode_subscriber(data, name).epoch
 
     def _uuid(self) -> StreamUuid | None:
         return None if self.upstream.newest is None else self.upstream.uuid
