@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.delivery.destination import DeliveryMode
 from dagster_ckpt.delivery.judgement import Found
 from dagster_ckpt.errors import IncompatibleStateError
-from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Version
+from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.change_columns import INSERT, UPDATE_POSTIMAGE
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.epochs.subscriber import decode_subscriber
@@ -129,9 +129,13 @@ class DeliveryOracle(ReadingOracle):
 
     def _becomes_the_newest(self, before: Manifest | None, manifest: Manifest) -> None:
         was, at = None if before is None else read_to(before), read_to(manifest)
-        if was is not None and at is not None and at.epoch < was.epoch and isinstance(self.reading, DeliveryReading):
-            self.counts["went back with the destination"] += 1
-            self.reading.goes_back(was.epoch)
+        if was is not None and at is not None and isinstance(self.reading, DeliveryReading):
+            if at.epoch < was.epoch:
+                self.counts["went back with the destination"] += 1
+                self.reading.goes_back(was.epoch)
+            elif at.in_snapshot and not was.in_snapshot:
+                self.counts["went back into a snapshot with the destination"] += 1
+                self.reading.goes_back_into(at.term)
         super()._becomes_the_newest(before, manifest)
 
     # ---- why it stops
@@ -182,11 +186,24 @@ class DeliveryOracle(ReadingOracle):
 class DeliveryReading(Reading):
     """What a delivery may expect of its stream. Its position goes back where its destination does.
 
-    Nothing more is promised behind such a position: collectors have spared what is behind the one before.
+    Nothing more is promised behind such a position: collectors have spared what is behind the one before. Nor is a
+    snapshot that it had read to its end: a writer, which may have slept since, releases its pin.
     """
+
+    read_to_the_end: set[Term] = field(default_factory=set)
+    """The terms of such snapshots."""
 
     def goes_back(self, was: Epoch) -> None:
         self.lost = Version(max(self.lost, was))
+
+    def goes_back_into(self, snapshot: Term) -> None:
+        self.read_to_the_end.add(snapshot)
+        self.snapshots.pop(snapshot, None)
+
+    def subscribed(self, manifest: Manifest) -> None:
+        super().subscribed(manifest)
+        for term in self.read_to_the_end:
+            self.snapshots.pop(term, None)
 
     def needs(self) -> Epoch | None:
         newest, oldest = self.own.newest, super().needs()
