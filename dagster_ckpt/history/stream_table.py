@@ -51,8 +51,9 @@ def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: i
             'the stream keeps no late rows of this input: give its step late="keep", and start the stream over. '
             f"stream={manifest.stream}, input={number}, inputs={len(tables)}"
         )
-    rows = live_rows(retrying(store, clock, PATIENCE), manifest, name)
-    return rows.drop_columns([HASH, ROW, LATE_AT])
+    rows = live_rows(retrying(store, clock, PATIENCE), manifest, name).drop_columns([HASH, ROW, LATE_AT])
+    step = manifest.pipeline.steps[manifest.pipeline.input_places[number][0]]
+    return rows.rename_columns(list(map(step.name_of, rows.column_names)))
 
 
 def checked_columns(manifest: Manifest, columns: Sequence[str] | None) -> list[str]:

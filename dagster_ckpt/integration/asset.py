@@ -54,6 +54,7 @@ def streaming_asset(
     run_tags: Mapping[str, str] | None = None,
     recovery: Recovery = Recovery(),
     moved: Mapping[str, str] | None = None,
+    renamed: Mapping[str, str] | None = None,
     sources: Sequence[dg.AssetSpec] = (),
     max_epochs_per_batch: int = 100,
     name: str | None = None,
@@ -106,6 +107,8 @@ def streaming_asset(
     - `recovery`: how it recovers from a crash.
     - `moved`: new addresses of the folders or buckets of its sources, `{"old": "new"}`: the stream continues there.
       Needed for one start; it may stay.
+    - `renamed`: new names of columns that the code has renamed, `{"old": "new"}`: the state goes on. Needed for one
+      start; it may stay.
     - `sources`: what it reads outside of Dagster (a topic, a folder, a table), as external assets. Each is an upstream
       of the asset, and `build_streaming_definitions` defines it.
     - `max_epochs_per_batch`: the most epochs of an upstream that one of its epochs takes in.

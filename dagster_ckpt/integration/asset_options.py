@@ -41,6 +41,7 @@ class OwnOptions(RunOptions, total=False):
     """The options of a streaming asset that `@dg.asset` does not have."""
 
     sources: Sequence[dg.AssetSpec]
+    renamed: Mapping[str, str] | None
 
 
 class SharedOptions(RunOptions, total=False):

@@ -7,6 +7,7 @@ is in `shared/`.
     one_group       the operator of a step without keys
     renamed         a table under other names than its operator's output
     registry        from the pipeline in a manifest back to its operator
+    kept_names      a step under the names that its state has, where the code has new ones
     begun           `since="now"` as the epoch after which an aggregate begins
     partial_aggregate  the aggregate of rows that Spark has aggregated before
     output_times    how far behind the watermark a step emits rows

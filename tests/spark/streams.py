@@ -41,6 +41,7 @@ class StreamUnderTest:
     elsewhere: StoreAddress | None = None
     run_id: str = "run"
     moved: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def address(self) -> StoreAddress:
@@ -80,6 +81,7 @@ class StreamUnderTest:
             opening=opening,
             options=options,
             moved=self.moved,
+            renamed=self.renamed,
         )
 
     def history(self) -> StreamHistory:

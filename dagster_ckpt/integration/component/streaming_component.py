@@ -42,6 +42,7 @@ _OPTIONS = (
     "tasks",
     "max_epochs_per_batch",
     "moved",
+    "renamed",
     "recovery",
     "run_tags",
     "sources",
@@ -140,6 +141,10 @@ class StreamingComponent(dg.Component, dg.Model, dg.Resolvable):
         int, dg.Resolver.default(description="The most epochs of an upstream that one epoch takes in.")
     ] = 100
     moved: Moved = Field(default_factory=dict)
+    renamed: Annotated[
+        dict[str, str],
+        texts_by_name("New names of columns that the steps have renamed, by the old ones.", examples=[{"old": "new"}]),
+    ] = Field(default_factory=dict)
     recovery: ResolvedRecovery = None
     run_tags: Annotated[dict[str, str], texts_by_name("Tags of the Dagster runs of its job.")] = Field(
         default_factory=dict

@@ -23,7 +23,8 @@ class StreamOptions:
 
     `max_epochs_per_batch` is the most epochs of an upstream that one of its epochs may take in. `tasks` is the most
     tasks that process the shards, None for as many as the cluster allows. `moved` maps the old addresses of source
-    folders to the new ones. `sources` are external assets: what the stream reads outside of Dagster.
+    folders to the new ones, `renamed` the old names of columns. `sources` are external assets: what the stream reads
+    outside of Dagster.
     """
 
     mode: Mode
@@ -36,6 +37,7 @@ class StreamOptions:
     max_epochs_per_batch: int
     tasks: int | None
     moved: Mapping[str, str]
+    renamed: Mapping[str, str]
     sources: tuple[dg.AssetSpec, ...]
 
 
@@ -51,6 +53,7 @@ def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
     max_epochs_per_batch: int = 100,
     tasks: int | None = None,
     moved: Mapping[str, str] | None = None,
+    renamed: Mapping[str, str] | None = None,
     sources: Sequence[dg.AssetSpec] = (),
 ) -> StreamOptions:
     """The options as given to the decorator, checked. Raises `InvalidPipelineError`."""
@@ -71,6 +74,7 @@ def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
         max_epochs_per_batch=_epochs(max_epochs_per_batch),
         tasks=_tasks(tasks),
         moved=_moved({} if moved is None else moved),
+        renamed=_renamed({} if renamed is None else renamed),
         sources=_sources(sources),
     )
 
@@ -102,6 +106,24 @@ def _moved(moved: object) -> Mapping[str, str]:
         )
     assert isinstance(moved, Mapping)
     return dict(moved)
+
+
+def _renamed(renamed: object) -> Mapping[str, str]:
+    names: list[Any] = [*renamed, *renamed.values()] if isinstance(renamed, Mapping) else [None]
+    if not all(type(name) is str and name for name in names):
+        raise InvalidPipelineError(
+            'renamed maps the old name of a column to the new one: renamed={"carrier": "airline"}. '
+            f"renamed={renamed!r}"
+        )
+    assert isinstance(renamed, Mapping)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        # It stays in the code after it was written, so two names must not be exchanged again at each start.
+        raise InvalidPipelineError(
+            "each name is once in renamed, as an old name or as a new one: leave out what an earlier start has "
+            f"written, and exchange two names with a third in between. names={', '.join(twice)}, renamed={renamed!r}"
+        )
+    return dict(renamed)
 
 
 def _sources(sources: Any) -> tuple[dg.AssetSpec, ...]:

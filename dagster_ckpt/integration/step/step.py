@@ -445,6 +445,7 @@ def _job(step: StreamStep, stream: Stream) -> StreamJob:
         opening=_opening(step),
         options=_job_options(step),
         moved=step.streaming.options.moved,
+        renamed=step.streaming.options.renamed,
     )
 
 

@@ -8,6 +8,7 @@ Reading order
     well_formed       those of one manifest, whatever it follows
     compatibility     what changed between two pipelines, and whether state survives it
     later_columns     the names of state columns that begin later than their table
+    renamed_columns   which columns the code has under new names
     step_changes      which steps of a changed pipeline keep their state, and how the stream goes on
     swap              what a stream becomes when another takes its place
     source_moves      which source continues from which position

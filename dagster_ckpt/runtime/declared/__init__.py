@@ -11,6 +11,7 @@ Reading order
     row_work          what Spark does with the rows of a table one by one
     arrow_plan        whether a task can do what Spark does between two steps
     pipeline          from a `Stream` to a checked operator
+    renaming          a stream under the names that its state has
     query_plan        the plan that Spark has analysed
     column_origins    which columns the inputs of steps are computed from
     sources           the identity of a source, and how far it was read

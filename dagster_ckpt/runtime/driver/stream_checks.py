@@ -16,9 +16,11 @@ from dagster_ckpt.operators.begun import begins_now, begun
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.protocol.transitions.later_columns import next_beginning
+from dagster_ckpt.protocol.transitions.renamed_columns import Renames
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, arrow_schema, build_dataflow
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
+from dagster_ckpt.runtime.declared.renaming import renamed
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
@@ -142,6 +144,21 @@ def _planned(asset: str, running: Stream, plans: Sequence[Any]) -> CheckedStream
     sources = sources_of(asset, running.frame.sparkSession, together)
     identities = _by_input(sources, list(map(len, of_inputs)))
     return CheckedStream(running, sources, build_dataflow(asset, running, identities))
+
+
+def with_renames(checked: CheckedStream, chain: ManifestChain, asset: str, renames: Renames) -> CheckedStream:
+    """The stream whose steps work under the names that their state has. Raises `InvalidPipelineError`.
+
+    Reads the store unless there can be no other names: what is only appended has no state, a query's state no names.
+    """
+    pipelines = [operator.pipeline for operator in checked.dataflow.operators]
+    if not renames and not any(each.tables and not each.columns for each in pipelines):
+        return checked
+    end = chain.end()
+    newest = None if end is None else known(end)
+    stored = None if newest is None or newest.epoch == EMPTY else newest.pipeline
+    stream, dataflow = renamed(asset, checked.stream, checked.dataflow, stored, renames)
+    return checked if stream is checked.stream else replace(checked, stream=stream, dataflow=dataflow)
 
 
 def with_beginnings(checked: CheckedStream, chain: ManifestChain) -> CheckedStream:

@@ -68,7 +68,7 @@ class StreamJob:
 
     `asset` is its display name, `folder` its folder in the store. `opening` makes the writer's opening from the
     pipeline, which is known only once the stream is checked. `moved` maps folders that sources were read from to where
-    they are now.
+    they are now, `renamed` the old names of columns to the new ones.
     """
 
     asset: str
@@ -78,6 +78,7 @@ class StreamJob:
     opening: Callable[[Pipeline], Opening]
     options: JobOptions
     moved: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def _ignore(_: object) -> None: ...

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from typing import TypeVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,7 @@ from dagster_ckpt.runtime.driver.stream_checks import (
     initial_rows,
     stages_of,
     with_beginnings,
+    with_renames,
 )
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery, did_not_start
@@ -84,6 +86,8 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from dagster_ckpt.storage.writer.takeover_watch import TakeoverWatch
 
+T = TypeVar("T")
+
 _LOG = logging.getLogger(__name__)
 
 _RETRIED = "%s failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s"
@@ -112,24 +116,47 @@ def run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
 
 def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     checked = check_stream(job)
-    job = replace(job, stream=checked.stream)
     remove_abandoned()
     root = job.address.open()
     store = folder_store(root, job.folder)
     check_cache(job.options.engine, store)
     moves = moves_of(job.asset, job.stream.frame.sparkSession, job.moved)
-    checked = with_beginnings(checked, ManifestChain(store, clock))
-    timed = frozenset(number for number, step in enumerate(checked.stream.steps) if any(event_times_of(step)))
-    opening = replace(job.opening(checked.dataflow.pipeline), moves=moves, timed_steps=timed)
+    chain = ManifestChain(store, clock)
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
-    upstreams = Upstreams(job.asset, checked.sources, root, ManifestChain(store, clock))
-    run = _Run(job, checked, upstreams, hooks, clock, pulse)
+    end = RunEnd(job.options, hooks, clock, pulse)
     try:
+        as_stored = partial(_as_stored, checked, chain, job)
+        checked = _patiently(job, hooks, clock, end, as_stored)
+        job = replace(job, stream=checked.stream)
+        timed = frozenset(number for number, step in enumerate(checked.stream.steps) if any(event_times_of(step)))
+        opening = replace(job.opening(checked.dataflow.pipeline), moves=moves, timed_steps=timed)
+        upstreams = Upstreams(job.asset, checked.sources, root, chain)
+        run = _Run(job, checked, upstreams, hooks, clock, pulse, end)
         return run.to_end(root, partial(open_stream, store, opening, clock, pulse))
     except CorruptStateError as error:
         # In its place, not caused by it: a reader of the innermost error alone must see the way back.
-        better = advised(root, ManifestChain(store, clock), job.asset, error)
+        better = advised(root, chain, job.asset, error)
         raise better.with_traceback(error.__traceback__) from error.__cause__
+
+
+def _as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> CheckedStream:
+    """The stream with what its newest manifest decides: the names that its state has, and what begins now."""
+    return with_beginnings(with_renames(checked, chain, job.asset, job.renamed), chain)
+
+
+def _patiently(job: StreamJob, hooks: JobHooks, clock: Clock, end: RunEnd, opened: Callable[[], T]) -> T:
+    """A step of the run's opening. A store that does not answer counts as one failure, as with an epoch."""
+    tolerated, late_ms = job.options.tolerable_failures, clock.monotonic_ms() + _OPENING_MS_MAX
+    for failures in count(1):
+        try:
+            return opened()
+        except StoreUnavailableError as error:
+            if failures > tolerated or clock.monotonic_ms() >= late_ms:
+                raise
+            _LOG.warning(_RETRIED, "the stream's opening", job.asset, failures, tolerated, error)
+            if end.pause(failures, hooks.stop_reason) is not None:
+                raise
+    raise AssertionError("count() does not end")
 
 
 class _Run:
@@ -149,6 +176,7 @@ class _Run:
         hooks: JobHooks,
         clock: Clock,
         pulse: Pulse,
+        end: RunEnd,
     ) -> None:
         self._job = job
         self._checked = checked
@@ -160,7 +188,7 @@ class _Run:
         self._files: ExecutorFiles | None = None
         self._slow_since: tuple[Epoch, int] | None = None
         self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
-        self._end = RunEnd(job.options, hooks, clock, pulse)
+        self._end = end
         self._topics = Topics(job.asset, checked.sources, job.stream.frame.sparkSession, hooks.on_skipped)
 
     def to_end(self, root: ObjectStore, opened: Callable[[], StreamWriter]) -> JobResult:
@@ -172,8 +200,8 @@ class _Run:
         collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
         if self._job.address.is_shared_folder and not is_local(session):
             self._files = ExecutorFiles(chain.store)
-        self._writer = self._open(
-            opened
+        self._writer = _patiently(
+            self._job, self._hooks, self._clock, self._end, opened
         )  # no line between this and the try: an interrupt there would leave the heartbeat on
         try:
             self._hooks.on_open(self._writer.manifest)
@@ -201,20 +229,6 @@ class _Run:
             collecting.end()
             self._topics.end()
         return result
-
-    def _open(self, opened: Callable[[], StreamWriter]) -> StreamWriter:
-        """The run's first writer. A store that does not answer counts as one failure, as with an epoch."""
-        tolerated, late_ms = self._job.options.tolerable_failures, self._clock.monotonic_ms() + _OPENING_MS_MAX
-        for failures in count(1):
-            try:
-                return opened()
-            except StoreUnavailableError as error:
-                if failures > tolerated or self._clock.monotonic_ms() >= late_ms:
-                    raise
-                _LOG.warning(_RETRIED, "the stream's opening", self._job.asset, failures, tolerated, error)
-                if self._end.pause(failures, self._hooks.stop_reason) is not None:
-                    raise
-        raise AssertionError("count() does not end")
 
     def _reopen(self) -> JobResult | None:
         """Begin a new term; returns the result where there is a reason to end before the store answers."""

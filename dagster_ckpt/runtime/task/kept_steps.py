@@ -64,10 +64,12 @@ def pass_on_table(
         pieces = _current(work, old, shards, code)
     else:
         pieces = _bare(step, _worked_again(work, old, shards))
+    named = pipeline.steps[work.step].name_of
     for rows in pieces:
         count += rows.num_rows
         if not is_last and rows.num_rows:
-            yield rows if step.appends else inserts(rows).rows
+            read = rows.rename_columns(list(map(named, rows.column_names)))  # as the next step knows them
+            yield read if step.appends else inserts(read).rows
     busy_ms, host = work.clock.monotonic_ms() - began_ms, socket.gethostname()
     acks = [ShardAck(shard, milliseconds=busy_ms, host=host, step=work.step) for shard in shards]
     acks[0] = replace(acks[0], table_rows=count if is_last else 0)

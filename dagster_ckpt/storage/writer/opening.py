@@ -302,7 +302,8 @@ def _pipeline(chain: ManifestChain, newest: Manifest, shown: Manifest, opening: 
     raise IncompatibleStateError(
         f"the pipeline changed and no longer fits the state of epoch {shown.epoch}: {'; '.join(changes)}. "
         f"Change it back; {stops}{change.advice()}"
-        'if a source\'s folder or bucket has moved, set moved={"old": "new"}; or start again '
+        'if a source\'s folder or bucket has moved, set moved={"old": "new"}; if a column has another name, set '
+        'renamed={"old": "new"}; or start again '
         "from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
         f"or keep the old stream and start a new one with fork(..., epoch=0). stream={shown.stream}"
     )

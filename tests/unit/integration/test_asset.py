@@ -366,3 +366,20 @@ def test_a_move_names_an_old_and_a_new_address(moved: Any) -> None:
 def test_moves_are_given_to_the_stream() -> None:
     assert stream_options(moved={"file:/old": "file:/new"}).moved == {"file:/old": "file:/new"}
     assert stream_options().moved == {}
+
+
+@pytest.mark.parametrize("renamed", [{"carrier": ""}, {"": "airline"}, {"carrier": 3}, ["carrier"]])
+def test_a_rename_names_an_old_and_a_new_column(renamed: Any) -> None:
+    with pytest.raises(InvalidPipelineError, match="maps the old name of a column to the new one"):
+        stream_options(renamed=renamed)
+
+
+@pytest.mark.parametrize("renamed", [{"a": "c", "b": "c"}, {"a": "b", "b": "a"}, {"a": "b", "b": "c"}, {"a": "a"}])
+def test_a_name_is_once_in_renamed(renamed: dict[str, str]) -> None:
+    with pytest.raises(InvalidPipelineError, match=r"each name is once in renamed.*names="):
+        stream_options(renamed=renamed)
+
+
+def test_renames_are_given_to_the_stream() -> None:
+    assert stream_options(renamed={"carrier": "airline"}).renamed == {"carrier": "airline"}
+    assert stream_options().renamed == {}

@@ -1,0 +1,83 @@
+"""Which columns of a step the code has under new names, so that its state keeps the old ones.
+
+The user says once which columns were renamed (`renamed={"old": "new"}`). A step then works under the names that its
+state has, and `Pipeline.columns` has both names of each column of its output. So the newest manifest remembers every
+rename, and a column that was renamed twice is still known.
+"""
+
+from collections.abc import Mapping
+
+from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
+
+Renames = Mapping[str, str]
+"""Old names of columns and their new ones: no name is on both sides, and each is there once."""
+
+
+def own_names(was: Pipeline, now: Pipeline, renames: Renames) -> dict[str, str]:
+    """The names in the code that are not those in the state, each with the latter.
+
+    `was` is a step of the manifest, `now` the one in the code, under the code's names. A new rename is left out unless
+    the step had a column of the old name and has one of the new name instead: what is not renamed there stays as it is,
+    and the comparison of both steps decides.
+    """
+    if now.columns or was.operator != now.operator:
+        return {}  # the columns of a query are known by their places
+    here, there = _names(now), _names(was.own)
+    shown = {was.name_of(own) for own in there}
+    found: dict[str, str] = {}
+    for own in there:
+        name = was.name_of(own)
+        new = renames.get(name, name)
+        is_new = new != name
+        if is_new and (name in here or new in shown):
+            new = name
+        if new != own and new in here:
+            found[new] = own
+    taken = {*here, *there}
+    for name in here:
+        if name in found.values() and name not in found:
+            # The state has another column under this name, which has a new one: a rename must not hide it.
+            number = next(number for number in range(2, len(taken) + 3) if f"{name} ({number})" not in taken)
+            found[name] = f"{name} ({number})"
+            taken.add(found[name])
+    return found
+
+
+def check_renames(asset: str, stored: Pipeline | None, declared: Pipeline, renames: Renames) -> None:
+    """Raise `InvalidPipelineError` for a rename that cannot be meant.
+
+    `stored` is the pipeline of the newest manifest, None before the first epoch; `declared` that of the code. One that
+    has been written is fine, and so is one that nothing has to be done for.
+    """
+    table, there = declared.output.names, _outputs(declared)
+    for old, new in renames.items():
+        if new not in there:
+            raise InvalidPipelineError(
+                f"renamed={{{old!r}: {new!r}}}, but the code's table has no column {new!r}: rename the column in the "
+                f"code too.{did_you_mean(new, table)} asset={asset}, columns={table}"
+            )
+        if stored is None or new in _outputs(stored):
+            continue
+        if old not in _outputs(stored):
+            raise InvalidPipelineError(
+                f"renamed={{{old!r}: {new!r}}}, but the stream's table has no column {old!r}: give the name that it "
+                f"has now.{did_you_mean(old, stored.output.names)} asset={asset}, columns={stored.output.names}"
+            )
+        if old in table and new in table:
+            raise InvalidPipelineError(
+                f"renamed={{{old!r}: {new!r}}}, but the code's table still has {old!r} besides {new!r}, so one of them "
+                f"is a new column: leave it out of renamed. asset={asset}, columns={table}"
+            )
+
+
+def _outputs(pipeline: Pipeline) -> set[str]:
+    """The names of the columns of all steps' outputs, as users see them."""
+    return {name for step in pipeline.steps for name in step.output.names}
+
+
+def _names(step: Pipeline) -> list[str]:
+    """The columns that a step reads and emits, in order."""
+    read = (name for each in step.inputs for name in each.schema.names)
+    return list(dict.fromkeys(name for name in (*read, *step.output.names) if name != CHANGE_TYPE))

@@ -1,0 +1,203 @@
+"""Columns that the code has under new names: the state goes on under the old ones, and the table has the new ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from dagster_ckpt import agg, over
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.runtime.declared.stream import Stream
+from tests.spark import input_files
+from tests.spark.streams import StreamUnderTest
+
+pytestmark = pytest.mark.slow
+
+SQL = "carrier string, delay int, version int"
+Make = Callable[[Stream], Stream]
+
+
+def flights(*rows: tuple[str, int, int]) -> pa.Table:
+    carriers, delays, versions = zip(*rows, strict=True)
+    return pa.table(
+        {"carrier": carriers, "delay": pa.array(delays, pa.int32()), "version": pa.array(versions, pa.int32())}
+    )
+
+
+class Changing:
+    """A stream whose code changes, over a folder whose old files are gone."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.stream = StreamUnderTest(spark, place)
+        self.folder = place / "rows"
+        self.folder.mkdir()
+        self.files = 0
+
+    def run(self, make: Make, *rows: tuple[str, int, int], renamed: dict[str, str] | None = None, **how: Any) -> None:
+        for old in self.folder.glob("*.parquet"):
+            old.unlink()
+        input_files.drop(self.folder, self.files, flights(*rows))
+        self.files += 1
+        self.stream.renamed = renamed or {}
+
+        def function(session: SparkSession) -> Stream:
+            return make(Stream(session.readStream.schema(SQL).parquet(self.folder.as_uri())))
+
+        self.stream.run(function, **how)
+
+    def rows(self) -> list[dict[str, object]]:
+        return sorted(self.stream.rows(), key=lambda row: [str(each) for each in row.values()])
+
+
+def as_airline(rows: Stream) -> Stream:
+    return rows.select("carrier AS airline", "delay", "version")
+
+
+def newest(rows: Stream) -> Stream:
+    return rows.key_by("carrier").deduplicate("last", by="version")
+
+
+def newest_of_airline(rows: Stream) -> Stream:
+    return as_airline(rows).key_by("airline").deduplicate("last", by="version")
+
+
+RENAMED = {"carrier": "airline"}
+
+
+def test_rows_of_a_renamed_key_are_still_known(spark: SparkSession, tmp_path: Path) -> None:
+    changing = Changing(spark, tmp_path)
+    changing.run(newest, ("UA", 1, 1), ("AA", 2, 2))
+    changing.run(newest_of_airline, ("UA", 3, 2), ("AA", 4, 1), ("DL", 5, 1), renamed=RENAMED)
+    now = [
+        {"airline": "AA", "delay": 2, "version": 2},
+        {"airline": "DL", "delay": 5, "version": 1},
+        {"airline": "UA", "delay": 3, "version": 2},
+    ]
+    assert changing.rows() == now
+    # The manifest remembers it, with or without the option.
+    changing.run(newest_of_airline, ("DL", 6, 0), renamed=RENAMED)
+    changing.run(newest_of_airline, ("DL", 6, 0))
+    assert changing.rows() == now
+
+
+def test_a_rollback_over_a_rename(spark: SparkSession, tmp_path: Path) -> None:
+    changing = Changing(spark, tmp_path)
+    changing.run(lambda rows: rows.key_by("carrier").aggregate(n=agg.count()), ("UA", 1, 1), ("AA", 2, 2))
+    before = changing.stream.history().latest().epoch
+    changing.stream.history().pin(before, "before")
+    counted = lambda rows: as_airline(rows).key_by("airline").aggregate(n=agg.count())  # noqa: E731
+    changing.run(counted, ("UA", 3, 2), renamed=RENAMED)
+    history = changing.stream.history()
+    assert changing.rows() == [{"airline": "AA", "n": 1}, {"airline": "UA", "n": 2}]
+    assert history.read(before).column_names == ["carrier", "n"]
+    assert history.get({"airline": ["UA"]}).to_pylist() == [{"airline": "UA", "n": 2}]
+    changes = history.changes(after=before).drop_columns(["_epoch"]).to_pylist()
+    assert {(row["airline"], row["n"], row["_change_type"]) for row in changes} == {
+        ("UA", 1, "update_preimage"),
+        ("UA", 2, "update_postimage"),
+    }
+    # The run goes back by itself: the newest manifest still knows the name.
+    changing.run(counted, ("DL", 3, 2), from_epoch=before)
+    assert changing.rows() == [{"airline": "AA", "n": 1}, {"airline": "DL", "n": 1}, {"airline": "UA", "n": 1}]
+    # The command shows the epoch as it was: then the option is needed again.
+    history.rollback(before)
+    assert changing.rows() == [{"carrier": "AA", "n": 1}, {"carrier": "UA", "n": 1}]
+    with pytest.raises(IncompatibleStateError, match="the key was carrier, now it is airline"):
+        changing.run(counted, ("DL", 3, 2))
+    changing.run(counted, ("DL", 3, 2), renamed=RENAMED)
+    assert changing.rows() == [{"airline": "AA", "n": 1}, {"airline": "DL", "n": 1}, {"airline": "UA", "n": 1}]
+
+
+def best(rows: Stream, key: str) -> Stream:
+    return rows.key_by(key).top(1, by="delay desc", rank="place").where("place > 0")
+
+
+def before_it(rows: Stream, key: str) -> Stream:
+    return rows.key_by(key).over("version asc", before=over.lag("delay"))
+
+
+def with_itself(rows: Stream, key: str) -> Stream:
+    newest = rows.key_by(key).deduplicate("last", by="version")
+    totals = rows.key_by(key).aggregate(total=agg.sum("delay"))
+    return newest.key_by(key).join(totals.key_by(key))
+
+
+def of_all(rows: Stream, key: str) -> Stream:
+    return rows.select(key, "delay").distinct().key_by("delay").aggregate(**{key: agg.max(key)})
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (best, [("AA", 2, 1, 1), ("UA", 3, 2, 1)]),
+        (before_it, [("AA", 2, 1, None), ("UA", 1, 1, None), ("UA", 3, 2, 1)]),
+        (with_itself, [("AA", 2, 1, 2), ("UA", 3, 2, 4)]),
+        (of_all, [(1, "UA"), (2, "AA"), (3, "UA")]),
+    ],
+)
+def test_steps_that_keep_rows(
+    spark: SparkSession, tmp_path: Path, make: Callable[[Stream, str], Stream], expected: list[tuple[object, ...]]
+) -> None:
+    changing = Changing(spark, tmp_path)
+    changing.run(lambda rows: make(rows, "carrier"), ("UA", 1, 1), ("AA", 2, 1))
+    renamed = lambda rows: make(as_airline(rows), "airline")  # noqa: E731
+    changing.run(renamed, ("UA", 3, 2), renamed=RENAMED)
+    assert "airline" in changing.rows()[0]
+    assert [tuple(row.values()) for row in changing.rows()] == expected
+    changing.run(renamed, ("UA", 0, 0))
+    assert len(changing.rows()) == len(expected) + (make in (before_it, of_all))
+
+
+def test_a_step_is_added_behind_a_renamed_one(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows that the new step begins with have the names that the code has."""
+    changing = Changing(spark, tmp_path)
+    changing.run(newest, ("UA", 1, 1), ("AA", 2, 2))
+    changing.run(newest_of_airline, ("UA", 3, 2), renamed=RENAMED)
+    more = lambda rows: newest_of_airline(rows).key_by("airline").aggregate(most=agg.max("delay"))  # noqa: E731
+    changing.run(more, ("DL", 5, 1), restart_steps=True)
+    assert changing.rows() == [
+        {"airline": "AA", "most": 2},
+        {"airline": "DL", "most": 5},
+        {"airline": "UA", "most": 3},
+    ]
+
+
+def test_late_rows_have_the_new_name(spark: SparkSession, tmp_path: Path) -> None:
+    changing = Changing(spark, tmp_path)
+
+    def last(rows: Stream, key: str) -> Stream:
+        timed = rows.with_column("at", "timestamp_seconds(version)").with_watermark("at", "0 seconds")
+        return timed.key_by(key).deduplicate("last", expire_after="10 seconds", late="keep")
+
+    changing.run(lambda rows: last(rows, "carrier"), ("UA", 1, 1), ("AA", 2, 100))
+    changing.run(lambda rows: last(rows, "carrier"), ("UA", 5, 5))
+    changing.run(lambda rows: last(as_airline(rows), "airline"), ("DL", 6, 6), renamed=RENAMED)
+    late = changing.stream.history().late_rows().select(["airline", "delay"]).to_pylist()
+    assert sorted(late, key=repr) == [{"airline": "DL", "delay": 6}, {"airline": "UA", "delay": 5}]
+
+
+def test_a_rename_that_cannot_be_meant(spark: SparkSession, tmp_path: Path) -> None:
+    changing = Changing(spark, tmp_path)
+    changing.run(newest, ("UA", 1, 1))
+    for renamed, says in (
+        ({"carrier": "airlines"}, "the code's table has no column 'airlines'.* Did you mean 'airline'"),
+        ({"carriers": "airline"}, "the stream's table has no column 'carriers'.* Did you mean 'carrier'"),
+    ):
+        with pytest.raises(InvalidPipelineError, match=f"{says}.*asset=flights/delays"):
+            changing.run(newest_of_airline, ("UA", 3, 2), renamed=renamed)
+    with pytest.raises(IncompatibleStateError, match=r'set renamed=\{"old": "new"\}'):
+        changing.run(newest_of_airline, ("UA", 3, 2))
+
+
+def test_a_rename_keeps_the_rule_for_types(spark: SparkSession, tmp_path: Path) -> None:
+    changing = Changing(spark, tmp_path)
+    changing.run(newest, ("UA", 1, 1))
+
+    def shorter(rows: Stream) -> Stream:
+        return newest(rows.select("carrier", "CAST(delay AS string) AS late", "version"))
+
+    with pytest.raises(IncompatibleStateError, match="column delay was int32, now it is string"):
+        changing.run(shorter, ("UA", 3, 2), renamed={"delay": "late"})
