@@ -19,6 +19,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
 )
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.manifest.row_key import row_key
+from dagster_ckpt.protocol.transitions.renamed_columns import named_as
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.holders.pins import find_pin
@@ -100,9 +101,9 @@ class DeliveryRows:
             if snapshot is not None:
                 end = next_part(at, snapshot, reader.term)
                 count = None if end.in_snapshot else self._count(snapshot)
-                rows = self._of_table(snapshot, Share(end.part - 1, end.parts))
+                rows = self._of_table(named_as(snapshot, newest), Share(end.part - 1, end.parts))
                 return Step(end, rows, 1, count, shown=snapshot)
-        epochs = _bounded(self.log.behind(newest, at, self.epochs_max, until))
+        epochs = _bounded([named_as(each, newest) for each in self.log.behind(newest, at, self.epochs_max, until)])
         if not epochs:
             return None
         last = epochs[-1]

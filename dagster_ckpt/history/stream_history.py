@@ -28,6 +28,7 @@ from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.epochs.upstream import may_follow
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import FORK_PINS, TRIMMED
+from dagster_ckpt.protocol.transitions.renamed_columns import named_as
 from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.open_runs import OpenRuns
@@ -204,7 +205,7 @@ class StreamHistory:
                 raise InvalidPipelineError(f"after which epoch? 0 is the stream's beginning. stream={self._name!r}")
             first = after if after_as_of is None else choose(newest, after, after_as_of).epoch
             last = until if until_as_of is None else choose(newest, until, until_as_of).epoch
-            shown = epochs_after(self._chain, newest, first or EMPTY, last)
+            shown = [named_as(each, newest) for each in epochs_after(self._chain, newest, first or EMPTY, last)]
             names = checked_columns(newest, columns)
             schema = pa.schema([*(newest.pipeline.output.field(name) for name in names), *CHANGE_FIELDS])
             return pa.Table.from_batches(raw_changes(self._chain.store, self._chain.clock, shown, schema), schema)

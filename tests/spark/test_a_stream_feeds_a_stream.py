@@ -126,6 +126,26 @@ def test_rows_that_match_come_change_and_go_with_the_upstreams(chain: Chain) -> 
     assert len(chain.consumed()) == 2
 
 
+def test_a_rename_in_the_upstream_is_followed_by_one_that_is_behind(chain: Chain) -> None:
+    """Epochs from before the rename are read under the new names, by the code that has them too."""
+    chain.feed_by_spark([("a", 5), ("b", 20)])
+    chain.down.run(chain.large, PATIENT)
+    chain.feed_by_spark([("a", 10), ("b", -15)])
+    chain.drop(("c", 11))
+
+    def renamed(spark: SparkSession) -> Stream:
+        rows = chain.read(spark).withColumnRenamed("k", "key")
+        return Stream(rows).key_by("key").aggregate(total=agg.sum("v"))
+
+    chain.up.renamed = {"k": "key"}
+    chain.up.run(renamed, PATIENT)
+    with pytest.raises(IncompatibleStateError, match="the key was k, now it is key"):
+        chain.down.run(chain.large, PATIENT)
+    chain.down.renamed = {"k": "key"}
+    chain.down.run(chain.large, PATIENT)
+    assert {row["key"]: row["total"] for row in chain.down.rows()} == {"a": 15, "c": 11}
+
+
 def test_an_epoch_reads_a_limited_number_of_upstream_epochs(chain: Chain) -> None:
     chain.epochs_max = 2
     chain.feed([("a", 1)])

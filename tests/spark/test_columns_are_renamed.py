@@ -99,6 +99,7 @@ def test_a_rollback_over_a_rename(spark: SparkSession, tmp_path: Path) -> None:
         ("UA", 1, "update_preimage"),
         ("UA", 2, "update_postimage"),
     }
+    assert set(history.changes(after=0)["airline"].to_pylist()) == {"AA", "UA"}, "also of the epochs before"
     # The run goes back by itself: the newest manifest still knows the name.
     changing.run(counted, ("DL", 3, 2), from_epoch=before)
     assert changing.rows() == [{"airline": "AA", "n": 1}, {"airline": "DL", "n": 1}, {"airline": "UA", "n": 1}]

@@ -6,10 +6,14 @@ rename, and a column that was renamed twice is still known.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 
 Renames = Mapping[str, str]
 """Old names of columns and their new ones: no name is on both sides, and each is there once."""
@@ -45,6 +49,27 @@ def own_names(was: Pipeline, now: Pipeline, renames: Renames) -> dict[str, str]:
     return found
 
 
+def named_as(shown: Manifest, newest: Manifest) -> Manifest:
+    """The manifest with the names that the newest one has for the same columns of the stream's table.
+
+    So a change log has one name for a column, over a rename too. A column is the same if the last step has it under the
+    same name of its own, made by the same function: `a0` of a query is another one where its aggregates have changed.
+    A table that only grows stays as it is: its files have the names.
+    """
+    was, now = shown.pipeline, newest.pipeline
+    if was.columns == now.columns or was.operator != now.operator or was.appends or now.appends:
+        return shown
+    there, same = set(now.own.output.names), dict[str, str]()
+    for own in was.own.output.names:
+        is_same = own in there and _made_by(was, own) == _made_by(now, own)
+        same[own] = now.name_of(own) if is_same else was.name_of(own)
+    if len(set(same.values())) < len(same):
+        return shown  # a name that one column had then, and another has now
+    names = {was.name_of(own): name for own, name in same.items()}
+    output = pa.schema([field.with_name(names[field.name]) for field in was.output])
+    return replace(shown, pipeline=replace(was, output=output, columns=tuple(same.items())))
+
+
 def check_renames(asset: str, stored: Pipeline | None, declared: Pipeline, renames: Renames) -> None:
     """Raise `InvalidPipelineError` for a rename that cannot be meant.
 
@@ -70,6 +95,16 @@ def check_renames(asset: str, stored: Pipeline | None, declared: Pipeline, renam
                 f"renamed={{{old!r}: {new!r}}}, but the code's table still has {old!r} besides {new!r}, so one of them "
                 f"is a new column: leave it out of renamed. asset={asset}, columns={table}"
             )
+
+
+def _made_by(step: Pipeline, column: str) -> list[Any]:
+    """The function of the step that makes a column of its output; none makes one that is only passed on."""
+    functions: Any = [*_listed(step, "aggregates"), *_listed(step, "functions")]
+    return [each for each in functions if each["name"] == column]
+
+
+def _listed(step: Pipeline, parameter: str) -> Any:
+    return step.parameters.get(parameter, ())
 
 
 def _outputs(pipeline: Pipeline) -> set[str]:

@@ -19,6 +19,7 @@ from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, parts_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.transitions.renamed_columns import named_as
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.unseen_store import host_named
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
@@ -117,7 +118,7 @@ def _changes(address: StoreAddress, history: StreamHistory, given: Mapping[str, 
         )
     newest, following = history.epochs_after(after, until)
     size = sum(ref.bytes for manifest in following for ref in manifest.changes)
-    bare = tuple(changes_alone(each) for each in following if each.changes)
+    bare = tuple(changes_alone(named_as(each, newest)) for each in following if each.changes)
     schema = pa.schema([*newest.pipeline.output, *CHANGE_FIELDS])
     return Chosen(address, history.name, bare, changes=True, schema=schema, tasks=size // BYTES_A_TASK + 1)
 

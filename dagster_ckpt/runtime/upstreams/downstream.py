@@ -54,6 +54,10 @@ class Planned:
     columns: pa.Schema
     key: tuple[str, ...] | None
 
+    def has_names_of(self, pipeline: Pipeline) -> bool:
+        """Whether the table of this pipeline has all these columns by their names."""
+        return _LOG_COLUMNS.union(pipeline.output.names).issuperset(self.columns.names)
+
     def matches(self, pipelines: Sequence[Pipeline]) -> bool:
         """Whether rows of streams with these pipelines, the newest last, match the plan.
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.protocol.manifest.manifest import Pipeline
-from dagster_ckpt.protocol.transitions.renamed_columns import check_renames, own_names
-from tests.worlds.manifests import PIPELINE
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.transitions.renamed_columns import check_renames, named_as, own_names
+from tests.worlds.manifests import PIPELINE, a_manifest
 
 RENAMED = {"carrier": "airline"}
 
@@ -77,3 +77,35 @@ def test_renames_that_can_be_meant(stored: Pipeline | None, renames: dict[str, s
 def test_renames_that_cannot_be_meant(stored: Pipeline | None, declared: Pipeline, says: str) -> None:
     with pytest.raises(InvalidPipelineError, match=says):
         check_renames("flights", stored, declared, RENAMED)
+
+
+def shown(pipeline: Pipeline) -> Manifest:
+    return a_manifest(pipeline=pipeline)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "names"),
+    [
+        (step("carrier", "n"), step("carrier", "n", carrier="airline"), ["airline", "n"]),
+        (step("carrier", "n", carrier="airline"), step("carrier", "n"), ["carrier", "n"]),  # rolled back, then forward
+        (step("carrier", "n", carrier="code"), step("carrier", "n", carrier="airline"), ["airline", "n"]),
+        (step("carrier", "n"), step("carrier", "x", carrier="airline"), ["airline", "n"]),
+        (step("code", "n", code="airline"), step("airline", "n"), ["airline", "n"]),  # rebuilt since
+        (step("a", "b"), step("a", "c", a="b", c="c"), ["a", "b"]),  # a name that is another column's now
+        (replace(step("carrier"), operator="over"), step("carrier", carrier="airline"), ["carrier"]),
+    ],
+)
+def test_an_epoch_before_is_read_under_the_newest_names(was: Pipeline, now: Pipeline, names: list[str]) -> None:
+    named = named_as(shown(was), shown(now)).pipeline
+    assert named.output.names == names
+    assert named.own == was.own
+
+
+def test_a_place_in_a_query_is_another_column_once_its_aggregates_have_changed() -> None:
+    def query(function: str, name: str) -> Pipeline:
+        spelled = [{"name": "a0", "function": function, "column": "v"}]
+        return replace(step("k0", "a0", k0="carrier", a0=name), parameters={"aggregates": spelled})
+
+    before = shown(query("sum", "total"))
+    assert named_as(before, shown(query("sum", "all"))).pipeline.output.names == ["carrier", "all"]
+    assert named_as(before, shown(query("max", "most"))) == before
