@@ -15,6 +15,7 @@ from dagster_ckpt.operators import AppendOnly, Operator, from_pipeline
 from dagster_ckpt.operators.shared.net_changes import net_of
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest, Pipeline
+from dagster_ckpt.protocol.transitions.renamed_columns import former_names
 from dagster_ckpt.state.committed import change_log, change_runs
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -39,7 +40,8 @@ def raw_changes(
     """Each epoch's own changes, epoch after epoch; of each key of an epoch at most one, where an update is two rows."""
     store, runs = retrying(store, clock, PATIENCE), runs or OpenRuns()
     for manifest in manifests:
-        yield from change_log.batches(store, share.files(_files(manifest)), schema)
+        former = former_names(manifest.pipeline.output)
+        yield from change_log.batches(store, share.files(_files(manifest)), schema, former)
         if any(ref.kind is ChangeKind.RUN for ref in manifest.changes):
             yield from _of_runs(store, [manifest], schema, share, runs, **{EPOCH: manifest.epoch})
 

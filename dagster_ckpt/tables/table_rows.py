@@ -8,6 +8,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH, INSERT
 from dagster_ckpt.protocol.manifest.codec import CHANGES
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
+from dagster_ckpt.protocol.transitions.renamed_columns import former_names
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.committed.table_snapshot import live_pieces
 from dagster_ckpt.state.open_runs import OpenRuns
@@ -34,7 +35,8 @@ def table_rows(
     """
     store = retrying(store, clock, PATIENCE)
     if manifest.pipeline.appends:
-        yield from change_log.batches(store, share.files(files_of(store, clock, manifest)), schema)
+        files = share.files(files_of(store, clock, manifest))
+        yield from change_log.batches(store, files, schema, former_names(manifest.pipeline.output))
         return
     operator, logged = table_operator(manifest.pipeline)
     for rows in live_pieces(store, manifest, logged, share.within, runs):

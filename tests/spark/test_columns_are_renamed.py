@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt import agg, over
+from dagster_ckpt import agg, over, tumbling
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.runtime.declared.stream import Stream
 from tests.spark import input_files
@@ -202,3 +202,44 @@ def test_a_rename_keeps_the_rule_for_types(spark: SparkSession, tmp_path: Path) 
 
     with pytest.raises(IncompatibleStateError, match="column delay was int32, now it is string"):
         changing.run(shorter, ("UA", 3, 2), renamed={"delay": "late"})
+
+
+def test_files_of_an_append_only_table(spark: SparkSession, tmp_path: Path) -> None:
+    changing = Changing(spark, tmp_path)
+    changing.run(lambda rows: rows, ("UA", 1, 1))
+    before = changing.stream.history().latest().epoch
+    changing.run(as_airline, ("AA", 2, 2), renamed=RENAMED)
+    changing.run(as_airline, ("DL", 3, 3))
+    history = changing.stream.history()
+    assert [row["airline"] for row in changing.rows()] == ["AA", "DL", "UA"]
+    assert history.changes(after=0)["airline"].to_pylist() == ["UA", "AA", "DL"]
+    assert history.read(before).to_pylist() == [{"carrier": "UA", "delay": 1, "version": 1}]
+    twice = lambda rows: rows.select("carrier AS line", "delay", "version")  # noqa: E731
+    changing.run(twice, ("B6", 4, 4), renamed={"airline": "line"})
+    assert [row["line"] for row in changing.rows()] == ["AA", "B6", "DL", "UA"]
+    again = lambda rows: rows.select("carrier AS line", "delay", "'new' AS carrier")  # noqa: E731
+    with pytest.raises(InvalidPipelineError, match="older files of the table have 'line' under a name"):
+        changing.run(again, ("B6", 4, 4))
+    text = lambda rows: rows.select("carrier AS line", "CAST(delay AS string) AS late")  # noqa: E731
+    with pytest.raises(IncompatibleStateError, match="column late was int32, now it is string"):
+        changing.run(text, ("B6", 4, 4), renamed={"delay": "late"})
+    changing.run(lambda rows: rows, ("WN", 5, 5), from_epoch=before)
+    assert [row["carrier"] for row in changing.rows()] == ["UA", "WN"]
+
+
+@pytest.mark.parametrize("selected", [False, True])
+def test_files_of_a_step_with_state(spark: SparkSession, tmp_path: Path, selected: bool) -> None:
+    changing = Changing(spark, tmp_path)
+
+    def closed(rows: Stream, key: str, **counted: agg.Aggregation) -> Stream:
+        timed = rows.with_column("at", "timestamp_seconds(version)").with_watermark("at", "0 seconds")
+        table = timed.key_by(key).window(tumbling("10 seconds")).aggregate(**counted)
+        return table.select(key, *counted) if selected else table
+
+    changing.run(lambda rows: closed(rows, "carrier", n=agg.count()), ("UA", 1, 1), ("AA", 2, 11), ("AA", 2, 21))
+    now = lambda rows: closed(as_airline(rows), "airline", flights=agg.count())  # noqa: E731
+    changing.run(now, ("AA", 3, 22), ("DL", 4, 31), renamed={**RENAMED, "n": "flights"})
+    changing.run(now, ("DL", 4, 41))
+    rows = changing.stream.history().read().select(["airline", "flights"]).to_pylist()
+    assert sorted((row["airline"], row["flights"]) for row in rows) == [("AA", 1), ("AA", 2), ("DL", 1), ("UA", 1)]
+    assert "carrier" not in changing.rows()[0]

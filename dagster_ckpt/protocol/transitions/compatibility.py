@@ -10,6 +10,7 @@ from dagster_ckpt.halves import made_of
 from dagster_ckpt.nullability import differs_in_nulls_alone
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
 from dagster_ckpt.protocol.transitions.later_columns import begins_after
+from dagster_ckpt.protocol.transitions.renamed_columns import under_names_of
 from dagster_ckpt.widening import widens
 
 AGGREGATES = "aggregates"
@@ -89,7 +90,8 @@ def _changes(before: Pipeline, after: Pipeline, *, is_read: bool) -> Iterator[st
     by_column = after.operator in _BY_COLUMN
     begins_now = after.operator in _OF_GROUPS and not after.parameters.get(_UPDATING)
     yield from _tables(before.tables, after.tables, _aggregates(after), by_column=by_column, begins_now=begins_now)
-    was, now = before.own.output, after.own.output
+    now = after.own.output
+    was = under_names_of(before.own.output, now)
     yield from _types("column", was, now)
     if before.tables and (is_read or not by_column):
         yield from _names("column", was, now)

@@ -5,7 +5,8 @@ state has, and `Pipeline.columns` has both names of each column of its output. S
 rename, and a column that was renamed twice is still known.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,9 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+
+_FORMERLY = b"dagster_ckpt.formerly"
+"""In the metadata of a column of a table that only grows: the names that it has in older files, the newest first."""
 
 Renames = Mapping[str, str]
 """Old names of columns and their new ones: no name is on both sides, and each is there once."""
@@ -54,10 +58,12 @@ def named_as(shown: Manifest, newest: Manifest) -> Manifest:
 
     So a change log has one name for a column, over a rename too. A column is the same if the last step has it under the
     same name of its own, made by the same function: `a0` of a query is another one where its aggregates have changed.
-    A table that only grows stays as it is: its files have the names.
+    Of a table that only grows it is the same if the newest manifest says so: its files have names.
     """
     was, now = shown.pipeline, newest.pipeline
-    if was.columns == now.columns or was.operator != now.operator or was.appends or now.appends:
+    if was.appends:
+        return replace(shown, pipeline=replace(was, output=under_names_of(was.output, now.output)))
+    if was.columns == now.columns or was.operator != now.operator or now.appends:
         return shown
     there, same = set(now.own.output.names), dict[str, str]()
     for own in was.own.output.names:
@@ -66,8 +72,53 @@ def named_as(shown: Manifest, newest: Manifest) -> Manifest:
     if len(set(same.values())) < len(same):
         return shown  # a name that one column had then, and another has now
     names = {was.name_of(own): name for own, name in same.items()}
-    output = pa.schema([field.with_name(names[field.name]) for field in was.output])
+    output = pa.schema([_renamed(field, names[field.name]) for field in was.output])
     return replace(shown, pipeline=replace(was, output=output, columns=tuple(same.items())))
+
+
+def with_former_names(asset: str, was: Pipeline, now: Pipeline, renames: Renames) -> pa.Schema:
+    """The output of `now`, whose table only grows and has files of `was`, with the names that columns have in those.
+
+    A column was renamed if the user says so, or if the step has it under the same name of its own, made by the same
+    function. Raises `InvalidPipelineError` for a new column with a name that those files have for another one.
+    """
+    before, there = was.output.names, set(now.output.names)
+    olds = {new: old for old, new in renames.items() if old in before and old not in there}
+    if now.tables and was.operator == now.operator:
+        here = set(now.own.output.names)
+        same = [own for own in was.own.output.names if own in here and _made_by(was, own) == _made_by(now, own)]
+        olds |= {now.name_of(own): was.name_of(own) for own in same}
+    fields = []
+    for field in now.output:
+        old = field.name if field.name in before else olds.get(field.name)
+        known = () if old is None else former_names(was.output).get(old, ())
+        names = known if old in (None, field.name) else (old, *known)
+        fields.append(_with_former(field, tuple(name for name in names if name != field.name)))
+    table = pa.schema(fields)
+    for column, names in former_names(table).items():
+        if taken := there.intersection(names):
+            raise InvalidPipelineError(
+                f"older files of the table have {column!r} under a name that is another column's now: give that one "
+                f"another name. asset={asset}, column={min(taken)}"
+            )
+    return table
+
+
+def former_names(table: pa.Schema) -> dict[str, tuple[str, ...]]:
+    """The columns that have other names in older files, each with these, the newest first."""
+    marked = ((field.name, (field.metadata or {}).get(_FORMERLY)) for field in table)
+    return {name: tuple(json.loads(names)) for name, names in marked if names is not None}
+
+
+def names_in_file(columns: Collection[str], former: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The table's columns that a file with these columns has, each with its name there."""
+    found = {name: name for name in columns}
+    for name, names in former.items():
+        old = None if name in columns else next((each for each in names if each in columns), None)
+        if old is not None:
+            del found[old]
+            found[name] = old
+    return found
 
 
 def check_renames(asset: str, stored: Pipeline | None, declared: Pipeline, renames: Renames) -> None:
@@ -95,6 +146,24 @@ def check_renames(asset: str, stored: Pipeline | None, declared: Pipeline, renam
                 f"renamed={{{old!r}: {new!r}}}, but the code's table still has {old!r} besides {new!r}, so one of them "
                 f"is a new column: leave it out of renamed. asset={asset}, columns={table}"
             )
+
+
+def under_names_of(was: pa.Schema, now: pa.Schema) -> pa.Schema:
+    """The columns under the names that they have now."""
+    own = names_in_file(was.names, former_names(now))
+    names = {old: name for name, old in own.items()}
+    return pa.schema([_renamed(field, names[field.name]) for field in was])
+
+
+def _renamed(field: pa.Field, name: str) -> pa.Field:
+    known = former_names(pa.schema([field])).get(field.name, ())
+    return field if name == field.name else _with_former(field.with_name(name), (field.name, *known))
+
+
+def _with_former(field: pa.Field, names: Sequence[str]) -> pa.Field:
+    if not names:
+        return field
+    return field.with_metadata({**(field.metadata or {}), _FORMERLY: json.dumps(names).encode()})
 
 
 def _made_by(step: Pipeline, column: str) -> list[Any]:

@@ -6,7 +6,7 @@ rows between two steps goes on under the names of the code.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import process
@@ -14,7 +14,13 @@ from dagster_ckpt.operators.kept_names import Own, own_code, with_own_names
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
-from dagster_ckpt.protocol.transitions.renamed_columns import Renames, check_renames, own_names
+from dagster_ckpt.protocol.transitions.renamed_columns import (
+    Renames,
+    check_renames,
+    former_names,
+    own_names,
+    with_former_names,
+)
 from dagster_ckpt.runtime.declared.pipeline import Dataflow
 from dagster_ckpt.runtime.declared.step_parts import Work
 from dagster_ckpt.runtime.declared.stream import Stream
@@ -35,10 +41,25 @@ def renamed(
     if stored is None:
         return stream, dataflow
     works = list(_works(asset, stream, dataflow, stored, renames))
-    if not any(own for own, _ in works):
-        return stream, dataflow
     names = [own for own, _ in works]
+    if not any(names):
+        return stream, dataflow
     return _rewired(stream, dataflow.operators, names), Dataflow(tuple(operator for _, operator in works))
+
+
+def with_files(asset: str, dataflow: Dataflow, stored: Pipeline, renames: Renames) -> Dataflow:
+    """The operators, where a table that only grows has the names that its columns have in older files.
+
+    Raises `InvalidPipelineError` for a new column with a name that older files have for another one.
+    """
+    *before, last = dataflow.operators
+    if not (stored.appends and last.pipeline.appends):
+        return dataflow
+    output = with_former_names(asset, stored, last.pipeline, renames)
+    if not former_names(output):
+        return dataflow
+    step: Any = last  # each has its fingerprint as a field
+    return Dataflow((*before, replace(step, pipeline=replace(last.pipeline, output=output))))
 
 
 def _works(
@@ -48,26 +69,20 @@ def _works(
     steps = dataflow.pipeline.steps
     for number, (step, operator) in enumerate(zip(stream.steps, dataflow.operators, strict=True)):
         own = own_names(stored.steps[number], steps[number], renames) if number < len(stored.steps) else {}
-        if not own:
+        if not own or isinstance(operator, AppendOnly):
             yield {}, operator
             continue
-        _check_can_follow(asset, operator, own, is_last=number == len(steps) - 1)
+        _check_can_follow(asset, operator, own)
         under = with_own_names(operator, own, own_code(_code_of(step), own))
         # Without one the step stays as the code has it: the comparison with the stored one says what is wrong.
         yield ({}, operator) if under is None else (own, under)
 
 
-def _check_can_follow(asset: str, operator: Operator | AppendOnly, own: Own, *, is_last: bool) -> None:
-    pairs = ", ".join(f"{old!r}: {new!r}" for new, old in own.items())
+def _check_can_follow(asset: str, operator: Operator | AppendOnly, own: Own) -> None:
     if operator.pipeline.operator == process.NAME:
         raise InvalidPipelineError(
             "a process function knows the columns by their names: rename them behind it, with select. "
-            f"asset={asset}, renamed={{{pairs}}}"
-        )
-    if is_last and operator.pipeline.appends:
-        raise InvalidPipelineError(
-            "a table that only grows is made of files, which have the old name of the column: leave the name, and "
-            f"rename the column where you read the table. asset={asset}, renamed={{{pairs}}}"
+            f"asset={asset}, renamed={ {old: new for new, old in own.items()} }"
         )
 
 
@@ -75,11 +90,12 @@ def _rewired(stream: Stream, operators: Sequence[Operator | AppendOnly], names: 
     done: dict[int, Stream] = {}
     steps = stream.steps
     for step, operator, own in zip(steps, operators, names, strict=True):
-        assert step.step is not None, "a stream without a stateful step has no state"
         read = [each.schema.names for each in operator.pipeline.inputs]
         first, *others = (_input(each, its, own, done) for each, its in zip(step.inputs, read, strict=True))
-        code = own_code(_code_of(step), own)
-        done[id(step)] = replace(first, step=replace(step.step, others=tuple(others), code=code))
+        stateful = step.step
+        if stateful is not None:
+            stateful = replace(stateful, others=tuple(others), code=own_code(stateful.code, own))
+        done[id(step)] = replace(first, step=stateful)
     return done[id(steps[-1])]
 
 

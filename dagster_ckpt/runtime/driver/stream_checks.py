@@ -14,13 +14,13 @@ from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.operators.begun import begins_now, begun
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Pipeline, SourceIdentity
 from dagster_ckpt.protocol.transitions.later_columns import next_beginning
 from dagster_ckpt.protocol.transitions.renamed_columns import Renames
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, arrow_schema, build_dataflow
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
-from dagster_ckpt.runtime.declared.renaming import renamed
+from dagster_ckpt.runtime.declared.renaming import renamed, with_files
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
@@ -146,28 +146,26 @@ def _planned(asset: str, running: Stream, plans: Sequence[Any]) -> CheckedStream
     return CheckedStream(running, sources, build_dataflow(asset, running, identities))
 
 
-def with_renames(checked: CheckedStream, chain: ManifestChain, asset: str, renames: Renames) -> CheckedStream:
-    """The stream whose steps work under the names that their state has. Raises `InvalidPipelineError`.
+def as_stored(checked: CheckedStream, chain: ManifestChain, asset: str, renames: Renames) -> CheckedStream:
+    """The stream with what its newest manifest decides: the names in its state and files, and what begins now.
 
-    Reads the store unless there can be no other names: what is only appended has no state, a query's state no names.
+    Raises `InvalidPipelineError` for a rename that cannot be meant.
     """
-    pipelines = [operator.pipeline for operator in checked.dataflow.operators]
-    if not renames and not any(each.tables and not each.columns for each in pipelines):
-        return checked
     end = chain.end()
     newest = None if end is None else known(end)
     stored = None if newest is None or newest.epoch == EMPTY else newest.pipeline
     stream, dataflow = renamed(asset, checked.stream, checked.dataflow, stored, renames)
-    return checked if stream is checked.stream else replace(checked, stream=stream, dataflow=dataflow)
+    checked = _with_beginnings(replace(checked, stream=stream, dataflow=dataflow), newest, stored)
+    return (
+        checked if stored is None else replace(checked, dataflow=with_files(asset, checked.dataflow, stored, renames))
+    )
 
 
-def with_beginnings(checked: CheckedStream, chain: ManifestChain) -> CheckedStream:
-    """The stream with `since="now"` as the epoch after which an aggregate begins. Reads the store only for those."""
+def _with_beginnings(checked: CheckedStream, newest: Manifest | None, stored: Pipeline | None) -> CheckedStream:
+    """The stream with `since="now"` as the epoch after which an aggregate begins."""
     if not checked.begins_now:
         return checked
-    end = chain.end()
-    newest = None if end is None else known(end)
-    before = () if newest is None or newest.epoch == EMPTY else newest.pipeline.steps
+    before = () if stored is None else stored.steps
     beginning = next_beginning(newest)
     operators = tuple(
         begun(operator, step.code, before, beginning)

@@ -42,14 +42,13 @@ from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_
 from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone, reason_of
 from dagster_ckpt.runtime.driver.stream_checks import (
     CheckedStream,
+    as_stored,
     can_aggregate_before,
     cannot_run,
     check_stream,
     event_times_of,
     initial_rows,
     stages_of,
-    with_beginnings,
-    with_renames,
 )
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery, did_not_start
@@ -125,8 +124,8 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
     end = RunEnd(job.options, hooks, clock, pulse)
     try:
-        as_stored = partial(_as_stored, checked, chain, job)
-        checked = _patiently(job, hooks, clock, end, as_stored)
+        stored = partial(as_stored, checked, chain, job.asset, job.renamed)
+        checked = _patiently(job, hooks, clock, end, stored)
         job = replace(job, stream=checked.stream)
         timed = frozenset(number for number, step in enumerate(checked.stream.steps) if any(event_times_of(step)))
         opening = replace(job.opening(checked.dataflow.pipeline), moves=moves, timed_steps=timed)
@@ -137,11 +136,6 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
         # In its place, not caused by it: a reader of the innermost error alone must see the way back.
         better = advised(root, chain, job.asset, error)
         raise better.with_traceback(error.__traceback__) from error.__cause__
-
-
-def _as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> CheckedStream:
-    """The stream with what its newest manifest decides: the names that its state has, and what begins now."""
-    return with_beginnings(with_renames(checked, chain, job.asset, job.renamed), chain)
 
 
 def _patiently(job: StreamJob, hooks: JobHooks, clock: Clock, end: RunEnd, opened: Callable[[], T]) -> T:

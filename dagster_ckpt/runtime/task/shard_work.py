@@ -19,6 +19,7 @@ from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.object_names import FileId, merged_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
+from dagster_ckpt.protocol.transitions.renamed_columns import former_names
 from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.row_intake import Intake, chunks_of, rows_by_input
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
@@ -90,10 +91,11 @@ class ShardWork:
             return None
         file, chunk_bytes = self._file(shard, 0), self.engine.budget.chunk_bytes
         until_ms = self.clock.monotonic_ms() + self.engine.io.timeout_ms // 4
+        former = former_names(self.manifest.pipeline.output)
         return self.engine.io.submit(
             f"merging {len(choice.files)} files into {merged_name(choice.merges, file)}",
             lambda: append_files.merge(
-                self.store, file, choice, chunk_bytes, lambda: self.clock.monotonic_ms() < until_ms
+                self.store, file, choice, chunk_bytes, lambda: self.clock.monotonic_ms() < until_ms, former
             ),
         )
 

@@ -1,8 +1,9 @@
 """The change log: Parquet files with what each shard changed in the stream's table in an epoch."""
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +14,16 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 from dagster_ckpt.protocol.object_names import FileId, changes_name
+from dagster_ckpt.protocol.transitions.renamed_columns import names_in_file
 from dagster_ckpt.state.objects import contents, create
 from dagster_ckpt.state.remote.parallel_reads import READERS
 from dagster_ckpt.state.remote.remote_bytes import in_turn
 from dagster_ckpt.storage.stores.object_store import ObjectStore
+
+Former = Mapping[str, Sequence[str]]
+"""Columns of the table, each with the names that it may have in older files (`former_names`)."""
+
+NO_OTHERS: Former = MappingProxyType({})
 
 BATCH_ROWS = 65_536
 """The most rows in a batch that a reader gets."""
@@ -55,19 +62,23 @@ def created(store: ObjectStore, path: str, data: memoryview, rows: int, epoch: E
     return ChangeRef(path, rows, len(data), f"{zlib.crc32(data):08x}", epoch, shard)
 
 
-def batches(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batches(
+    store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema, former: Former = NO_OTHERS
+) -> Iterator[pa.RecordBatch]:
     """The rows of these files, in this order: only few of the files, and a batch of their rows, are in memory at once.
 
     `schema` may have any of the stream's columns, `_epoch` and `_change_type` (a string) among them; a column that a
-    file does not have (it was added later) is null there. Raises `CorruptStateError`.
+    file does not have (it was added later) is null there. `former` are the names of some in older files. Raises
+    `CorruptStateError`.
     """
     for some in _few_at_once(refs):
         for data in checked(store, some):
             with pq.ParquetFile(pa.BufferReader(data)) as file:
-                there = _there(file, schema)
+                there = names_in_file(file.schema_arrow.names, former)
+                read = [there[name] for name in schema.names if name in there]
                 # Without a column Arrow loses the number of rows.
-                for batch in file.iter_batches(BATCH_ROWS, columns=there or [EPOCH]):
-                    yield from in_schema(pa.Table.from_batches([batch]), schema).to_batches()
+                for batch in file.iter_batches(BATCH_ROWS, columns=read or [EPOCH]):
+                    yield from in_schema(under_names(batch, there), schema).to_batches()
 
 
 def checked(store: ObjectStore, refs: Sequence[ChangeRef]) -> list[pa.Buffer]:
@@ -107,6 +118,12 @@ def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def under_names(rows: pa.RecordBatch, names: Mapping[str, str]) -> pa.Table:
+    """The rows of a file under the names that the table has for its columns (`names_in_file`)."""
+    of_table = {old: name for name, old in names.items()}
+    return pa.Table.from_batches([rows.rename_columns([of_table[name] for name in rows.schema.names])])
+
+
 def _few_at_once(refs: Iterable[ChangeRef]) -> Iterator[list[ChangeRef]]:
     """The files in their order, several that are small together; none of the lists is empty."""
     some: list[ChangeRef] = []
@@ -127,9 +144,3 @@ def _checked(store: ObjectStore, ref: ChangeRef) -> pa.Buffer:
             f"disk. file={ref.name}, epoch={ref.epoch}"
         )
     return data
-
-
-def _there(file: pq.ParquetFile, schema: pa.Schema) -> list[str]:
-    """The columns of the schema that the file has."""
-    names = set(file.schema_arrow.names)
-    return [name for name in schema.names if name in names]

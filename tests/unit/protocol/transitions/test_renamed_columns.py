@@ -6,10 +6,20 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.protocol.manifest.codec import decode_manifest, encode_manifest
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
-from dagster_ckpt.protocol.transitions.renamed_columns import check_renames, named_as, own_names
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+from dagster_ckpt.protocol.transitions.renamed_columns import (
+    check_renames,
+    former_names,
+    named_as,
+    names_in_file,
+    own_names,
+    with_former_names,
+)
 from tests.worlds.manifests import PIPELINE, a_manifest
 
+TEXT = pa.string()
 RENAMED = {"carrier": "airline"}
 
 
@@ -109,3 +119,48 @@ def test_a_place_in_a_query_is_another_column_once_its_aggregates_have_changed()
     before = shown(query("sum", "total"))
     assert named_as(before, shown(query("sum", "all"))).pipeline.output.names == ["carrier", "all"]
     assert named_as(before, shown(query("max", "most"))) == before
+
+
+def appended(*names: str, type_: pa.DataType = TEXT) -> Pipeline:
+    """An append-only stream with these columns."""
+    table = pa.schema([(name, type_) for name in names])
+    inputs = (replace(PIPELINE.inputs[0], schema=table),)
+    return replace(
+        PIPELINE, operator="append", parameters={}, inputs=inputs, keys=(), tables=(), output=table, appends=True
+    )
+
+
+def after(was: Pipeline, now: Pipeline, renames: dict[str, str]) -> Pipeline:
+    return replace(now, output=with_former_names("flights", was, now, renames))
+
+
+def test_files_have_a_column_under_the_names_that_it_had() -> None:
+    first = appended("carrier", "n")
+    second = after(first, appended("airline", "n"), RENAMED)
+    assert former_names(second.output) == {"airline": ("carrier",)}
+    assert former_names(after(second, appended("n", "airline"), {}).output) == {"airline": ("carrier",)}, "remembered"
+    third = after(second, appended("line", "n"), {"airline": "line"})
+    assert former_names(third.output) == {"line": ("airline", "carrier")}
+    for columns, name in ((("carrier", "n"), "carrier"), (("n", "airline"), "airline"), (("n", "line"), "line")):
+        assert names_in_file(columns, former_names(third.output)) == {"line": name, "n": "n"}
+    assert named_as(shown(first), shown(third)).pipeline.output.names == ["line", "n"]
+    assert former_names(after(third, appended("n"), {}).output) == {}, "dropped"
+
+
+def test_no_new_column_has_a_name_that_older_files_have_for_another() -> None:
+    renamed = after(appended("carrier"), appended("airline"), RENAMED)
+    with pytest.raises(InvalidPipelineError, match=r"older files of the table have 'airline'.*flights, column=carrier"):
+        after(renamed, appended("airline", "carrier"), {})
+
+
+def test_a_renamed_column_of_files_keeps_the_rule_for_types() -> None:
+    was = appended("carrier", type_=pa.int32())
+    wider, other = (after(was, appended("airline", type_=type_), RENAMED) for type_ in (pa.int64(), TEXT))
+    assert breaking_changes(was, wider) == ()
+    assert breaking_changes(was, other) == ("column airline was int32, now it is string",)
+
+
+def test_the_manifest_remembers_former_names() -> None:
+    renamed = after(appended("carrier"), appended("airline"), RENAMED)
+    again = decode_manifest(encode_manifest(a_manifest(pipeline=renamed)), "manifest")
+    assert former_names(again.pipeline.output) == {"airline": ("carrier",)}

@@ -206,3 +206,15 @@ def test_where_time_runs_out_nothing_is_merged_and_nothing_written(
     assert next(left, None) is None
     assert not list(store.list("table"))
     assert f"first={files[0].path}, files=20" in caplog.text
+
+
+def test_a_column_that_was_renamed_is_one_in_the_new_file() -> None:
+    store = MemoryObjectStore("renamed")
+    newer = rows(5).rename_columns(["key", *SCHEMA.names[1:]])
+    files, former = written(store, [rows(1, 2), newer]), {"key": ("name", "k")}
+    merged = append_files.merge(store, NEW, FileMerge(files, 2), 1 << 20, always, former)
+    assert merged
+    log = pa.schema([("key", pa.string()), ("k", pa.string())])
+    for refs in (files, [merged.file]):
+        found = pa.Table.from_batches(change_log.batches(store, refs, log, former), log)
+        assert found.to_pylist() == [{"key": key, "k": None} for key in ("key 1", "key 2", None)]
