@@ -243,3 +243,15 @@ def test_files_of_a_step_with_state(spark: SparkSession, tmp_path: Path, selecte
     rows = changing.stream.history().read().select(["airline", "flights"]).to_pylist()
     assert sorted((row["airline"], row["flights"]) for row in rows) == [("AA", 1), ("AA", 2), ("DL", 1), ("UA", 1)]
     assert "carrier" not in changing.rows()[0]
+
+
+def test_an_alias_in_a_query_whose_table_only_grows(spark: SparkSession, tmp_path: Path) -> None:
+    changing = Changing(spark, tmp_path)
+
+    def distinct(rows: Stream, select: str) -> Stream:
+        rows.frame.createOrReplaceTempView("flights")
+        return Stream(rows.frame.sparkSession.sql(f"SELECT DISTINCT {select} FROM flights"))
+
+    changing.run(lambda rows: distinct(rows, "carrier, delay"), ("UA", 1, 1), ("AA", 2, 2))
+    changing.run(lambda rows: distinct(rows, "carrier AS airline, delay"), ("AA", 2, 3), ("DL", 4, 4), renamed=RENAMED)
+    assert sorted((row["airline"], row["delay"]) for row in changing.rows()) == [("AA", 2), ("DL", 4), ("UA", 1)]
