@@ -81,13 +81,20 @@ def columns_of_sources(pipeline: Pipeline, work: Sequence[Sequence[Work]]) -> Or
     tables = list[Origins]()
     for number, step in enumerate(pipeline.steps):
         places = zip(step.inputs, pipeline.inputs_of_stream(number), work[number], strict=True)
-        tables.append(_composed(columns_read(step), [_of_input(*place, tables) for place in places]))
+        tables.append(_composed(columns_read(step), [_of_input(step, *place, tables) for place in places]))
     return tables[-1]
 
 
-def _of_input(read: InputSpec, source: int | None, work: Work, tables: Sequence[Origins]) -> Origins:
-    """The origins of an input's columns: of a source, by its number, or of the table of an earlier step."""
-    done = {name: (name,) for name in read.schema.names} if work is None else work
+def _of_input(step: Pipeline, read: InputSpec, source: int | None, work: Work, tables: Sequence[Origins]) -> Origins:
+    """The origins of an input's columns: of a source, by its number, or of the table of an earlier step.
+
+    The work has the names of the code, which a step with state may know by older ones (`Pipeline.columns`).
+    """
+    done: dict[str, Sequence[str]] = {name: (name,) for name in read.schema.names}
+    if work is not None:
+        shown = {name: step.name_of(name) for name in done}
+        known = {name: new if new in work else name for name, new in shown.items()}
+        done = {name: work[new] for name, new in known.items() if new in work}
     number = 0 if source is None else source
     columns = {name: [(number, each) for each in before] for name, before in done.items()}
     return columns if read.step is None else _composed(columns, [tables[read.step]])

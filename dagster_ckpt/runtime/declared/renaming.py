@@ -124,13 +124,13 @@ def _renaming(read: Sequence[str], own: Own) -> Work:
     def work(rows: "DataFrame") -> "DataFrame":
         from pyspark.sql import functions as F
 
-        return rows.select(*(F.col(_quoted(name)).alias(own.get(name, name)) for name in read))
+        # By number: Spark reads a dot in a name as a field, and of several columns of a name the first is meant.
+        there = rows.columns
+        by_number = [f"_column_{number}" for number in range(len(there))]
+        numbered = dict(zip(reversed(there), reversed(by_number), strict=True))
+        return rows.toDF(*by_number).select(*(F.col(numbered[name]).alias(own.get(name, name)) for name in read))
 
     return work
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _code_of(step: Stream) -> object:

@@ -13,6 +13,7 @@ from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.registry import as_last_step
+from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.operators.rows.over.over import OverPartition
@@ -133,6 +134,16 @@ def test_columns_are_followed_through_the_steps_and_what_spark_does_between_them
         "twice": ((0, "v"), (0, "k")),
         "n": (),
         "v": ((1, "price"), (1, "amount")),
+    }
+
+
+def test_a_step_may_know_a_column_by_an_older_name_than_the_work_before_it() -> None:
+    counted = build(ROWS, ("k",), n=agg.count()).pipeline
+    newest = Deduplicate.build(("k",), InputSpec((), counted.output, step=0))
+    renamed = Renamed.build(newest, {"key": "k", "n": "n"}).pipeline
+    assert columns_of_sources(steps(counted, renamed), [[None], [{"key": ("k",), "n": ("n",)}]]) == {
+        "key": ((0, "k"),),
+        "n": (),
     }
 
 
