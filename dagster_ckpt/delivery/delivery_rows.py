@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dagster_ckpt.delivery.destination import DeliveredTable, DeliveryMode, SchemaChanges
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.upstream import (
     BYTES_A_PART,
@@ -81,6 +81,13 @@ class DeliveryRows:
     log: UpstreamLog
     table: DeliveredTable
     epochs_max: int
+
+    def key_at(self, at: UpstreamPosition, reader: Reader) -> tuple[str, ...] | None:
+        """The key of the rows up to a position that can be followed; None where there are none, or need no key."""
+        if at.epoch == EMPTY or not self._upserts:
+            return None
+        shown = snapshot_at(self.chain, at, reader) if at.in_snapshot else self.chain.find(Version(at.epoch))
+        return None if shown is None else delivered_table(self.table.stream, shown.pipeline, self.table.mode).key
 
     def following(self, at: UpstreamPosition, reader: Reader, until: Epoch | None = None) -> Step | None:
         """What comes next; None if nothing does. `until` is the last epoch to deliver.

@@ -231,7 +231,8 @@ class _Run:
         if there is None or of_this_stream:
             self._upstreams.hold(self._writer.manifest)
         trouble = None if there is None else self._trouble(there)
-        judgement = judge(self._job.mode, there, known, trouble)
+        is_rekeyed = there is not None and trouble is None and self._is_rekeyed(there)
+        judgement = judge(self._job.mode, there, known, trouble, is_rekeyed=is_rekeyed)
         if judgement.found is not None:
             self._writer.check_term()  # a successor has moved the position, and released what follows this one
             _log.warning("%s. asset=%s, position=%s", judgement.found, self._job.asset, session.position)
@@ -276,6 +277,15 @@ class _Run:
         batch_id = (self._writer.manifest.batch_id or 0) + 1
         self._writer.commit(EpochEdit((ack,), (moved,), batch_id, milliseconds, (None,), interval_ms=interval_ms))
         return self._clock.monotonic_ms() - began_ms
+
+    def _is_rekeyed(self, there: UpstreamPosition) -> bool:
+        """Whether the rows in the destination may have another key than the stream's have now.
+
+        By what the stream had at the destination's position, which a backup takes back too. Between a rename and the
+        next epoch a delivery that opens twice replaces the table twice.
+        """
+        key = self._rows.key_at(there, Reader.of(self._writer.manifest))
+        return key is not None and key != self._rows.table.key
 
     def _position(self) -> SourcePosition:
         found = self._writer.manifest.sources

@@ -8,6 +8,7 @@
 | in the lineage, and the log after it is kept | goes on | goes on |
 | in the lineage, and the log after it is gone | replaces the table | stops |
 | of an epoch that a rollback abandoned | replaces the table | stops |
+| in the lineage, but rows have another key now | replaces the table | goes on |
 
 A position older than the newest known one is that of a destination restored from a backup: its rows went back with it.
 """
@@ -38,6 +39,7 @@ class Found(StrEnum):
     ROLLED_BACK = "the stream was rolled back to before what was delivered, or its steps were changed"
     CUT_OFF = "the stream no longer keeps the change log after what was delivered"
     UNPINNED = "the snapshot that was being delivered is gone"
+    REKEYED = "the stream's rows have another key than those that were delivered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,18 @@ _OF_TROUBLE = {
 }
 
 
-def judge(mode: DeliveryMode, there: UpstreamPosition | None, known: Epoch, trouble: Trouble | None) -> Judgement:
+def judge(
+    mode: DeliveryMode,
+    there: UpstreamPosition | None,
+    known: Epoch,
+    trouble: Trouble | None,
+    *,
+    is_rekeyed: bool = False,
+) -> Judgement:
     """How to continue from `there`, the position in the destination.
 
     `known` is the newest epoch that this delivery has recorded as delivered, 0 for none. `trouble` is why the stream
-    cannot be followed from `there`, None if it can.
+    cannot be followed from `there`, None if it can. `is_rekeyed`: an upsert would not find the rows that are there.
     """
     if there is None:
         return Judgement(Move.BEGIN) if known == EMPTY else Judgement(Move.STOP, Found.EMPTIED)
@@ -68,4 +77,6 @@ def judge(mode: DeliveryMode, there: UpstreamPosition | None, known: Epoch, trou
         found = _OF_TROUBLE[trouble]
         replaces = mode is DeliveryMode.UPSERT and found is not Found.FOREIGN
         return Judgement(Move.REPLACE if replaces else Move.STOP, found)
+    if is_rekeyed:
+        return Judgement(Move.REPLACE, Found.REKEYED)
     return Judgement(Move.CONTINUE, Found.RESTORED if there.epoch < known else None)

@@ -700,7 +700,7 @@ MUTANTS: dict[str, Mutant] = {
     "a delivery begins with a table that is not pinned": _function(
         delivery_run_module, "DeliveryRows", SnapsTheNewest, 7
     ),
-    "a delivery does not look for rollbacks": _function(delivery_run_module, "UpstreamLog", JudgesNoRollback, 170),
+    "a delivery does not look for rollbacks": _function(delivery_run_module, "UpstreamLog", JudgesNoRollback, 218),
     "an emptied destination is filled again": _function(
         delivery_run_module, "judge", begins_again_where_it_was_emptied, 73
     ),

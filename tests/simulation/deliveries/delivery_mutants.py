@@ -137,21 +137,21 @@ class JudgesNoRollback(UpstreamLog):
 
 
 def begins_again_where_it_was_emptied(
-    mode: DeliveryMode, there: UpstreamPosition | None, known: Epoch, trouble: Trouble | None
+    mode: DeliveryMode, there: UpstreamPosition | None, known: Epoch, trouble: Trouble | None, **more: bool
 ) -> Judgement:
     """No position is a new delivery, whatever was delivered before."""
-    return Judgement(Move.BEGIN) if there is None else judge(mode, there, known, trouble)
+    return Judgement(Move.BEGIN) if there is None else judge(mode, there, known, trouble, **more)
 
 
 def stops_where_it_could_replace(
-    mode: DeliveryMode, there: UpstreamPosition | None, known: Epoch, trouble: Trouble | None
+    mode: DeliveryMode, there: UpstreamPosition | None, known: Epoch, trouble: Trouble | None, **more: bool
 ) -> Judgement:
     """An upsert delivery stops where an append delivery does."""
-    return judge(DeliveryMode.APPEND, there, known, trouble)
+    return judge(DeliveryMode.APPEND, there, known, trouble, **more)
 
 
 def replaces_what_it_must_not(
-    mode: DeliveryMode, there: UpstreamPosition | None, known: Epoch, trouble: Trouble | None
+    mode: DeliveryMode, there: UpstreamPosition | None, known: Epoch, trouble: Trouble | None, **more: bool
 ) -> Judgement:
     """An append delivery replaces the table, as if rows of its users' could be taken away."""
-    return judge(DeliveryMode.UPSERT, there, known, trouble)
+    return judge(DeliveryMode.UPSERT, there, known, trouble, **more)

@@ -1,0 +1,94 @@
+"""A destination finds the rows of an upsert by their key. When that gets another name, all rows are written again."""
+
+from pathlib import Path
+
+import pytest
+
+from dagster_ckpt.delivery.destination import DeliveredTable, DestinationUnavailableError, Transaction
+from dagster_ckpt.operators.renamed import Renamed
+from examples.destinations.sqlite_destination import SQLite, SQLiteSession
+from tests.unit.delivery.delivering import Delivering
+from tests.unit.history.made_streams import aggregate, departures
+
+NAMES = {"airline": "carrier", "flights": "flights", "mean_delay": "mean_delay"}
+COLUMNS = ", ".join(NAMES)
+
+
+@pytest.fixture
+def delivering(tmp_path: Path) -> Delivering:
+    """Two carriers are delivered; then the key is renamed, and one of them changes."""
+    found = Delivering(tmp_path)
+    found.stream.commit(departures({"UA": [1.0, 5.0], "AA": [2.0]}))
+    found.deliver()
+    _rename(found, NAMES)
+    found.stream.commit(departures({"UA": [6.0]}))
+    return found
+
+
+def _rename(delivering: Delivering, names: dict[str, str]) -> None:
+    delivering.stream.close()
+    delivering.stream.operator = Renamed.build(aggregate(), names)
+    delivering.stream.open()
+
+
+def test_all_rows_are_written_again(delivering: Delivering) -> None:
+    delivering.deliver()
+    assert delivering.delivered(COLUMNS) == delivering.table() == [("AA", 1, 2.0), ("UA", 3, 4.0)]
+    delivering.stream.commit(departures({"AA": [4.0]}))
+    delivering.deliver()
+    assert delivering.delivered(COLUMNS) == delivering.table() == [("AA", 2, 3.0), ("UA", 3, 4.0)]
+
+
+class _DiesInstead(SQLite):
+    """Opens, and dies before it writes anything, as the process may."""
+
+    def open(self, delivery: str, table: DeliveredTable) -> SQLiteSession:
+        session = super().open(delivery, table)
+
+        def apply(transaction: Transaction) -> None:
+            raise DestinationUnavailableError("it died")
+
+        session.apply = apply  # type: ignore[method-assign]
+        return session
+
+
+def test_they_are_after_a_crash_in_between_too(delivering: Delivering) -> None:
+    """The delivery has opened with the new key by then, and its manifest says so."""
+    for _ in range(2):
+        with pytest.raises(DestinationUnavailableError):
+            delivering.deliver(_DiesInstead(str(delivering.database), "delays"))
+    delivering.deliver()
+    assert delivering.delivered(COLUMNS) == delivering.table() == [("AA", 1, 2.0), ("UA", 3, 4.0)]
+
+
+def test_they_are_after_a_backup_from_before_the_rename_was_restored(tmp_path: Path) -> None:
+    delivering = Delivering(tmp_path)
+    delivering.stream.commit(departures({"UA": [1.0, 5.0], "AA": [2.0]}))
+    delivering.deliver()
+    backup = delivering.database.read_bytes()
+    _rename(delivering, NAMES)
+    delivering.stream.commit(departures({"UA": [6.0]}))
+    delivering.deliver()
+    delivering.database.write_bytes(backup)
+    delivering.stream.commit(departures({"AA": [4.0]}))
+    delivering.deliver()
+    assert delivering.delivered(COLUMNS) == delivering.table() == [("AA", 2, 3.0), ("UA", 3, 4.0)]
+
+
+def test_the_old_name_after_a_rollback_is_another_key_again(delivering: Delivering) -> None:
+    delivering.deliver()
+    _rename(delivering, {"carrier": "carrier", "flights": "flights", "mean_delay": "mean_delay"})
+    delivering.stream.commit(departures({"UA": [8.0]}))
+    delivering.deliver()
+    columns = "carrier, flights, mean_delay"
+    assert delivering.delivered(columns) == delivering.table() == [("AA", 1, 2.0), ("UA", 4, 5.0)]
+
+
+def test_another_name_of_another_column_writes_nothing_again(tmp_path: Path) -> None:
+    delivering = Delivering(tmp_path)
+    delivering.stream.commit(departures({"UA": [1.0, 5.0], "AA": [2.0]}))
+    delivering.deliver()
+    _rename(delivering, {"carrier": "carrier", "departures": "flights", "mean_delay": "mean_delay"})
+    delivering.stream.commit(departures({"UA": [6.0]}))
+    delivering.deliver()
+    assert delivering.delivered("carrier, flights, departures") == [("AA", 1, None), ("UA", None, 3)]
