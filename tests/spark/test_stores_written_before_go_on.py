@@ -10,7 +10,17 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.history import CheckpointStore
 from tests.fixtures.stores.read import STORES, unpacked
-from tests.fixtures.stores.streams import FORK, INBOX, OF_CHANGES, OF_TABLES, STREAMS, large_of, totals, totals_of
+from tests.fixtures.stores.streams import (
+    FORK,
+    INBOX,
+    OF_CHANGES,
+    OF_NAMES,
+    OF_TABLES,
+    STREAMS,
+    large_of,
+    totals,
+    totals_of,
+)
 from tests.fixtures.stores.write import follow
 from tests.spark.streams import StreamUnderTest
 
@@ -35,7 +45,7 @@ def test_each_stream_goes_on_and_equals_batch(spark_of_all: SparkSession, tmp_pa
         return StreamUnderTest(spark_of_all, tmp_path, name, shards=shards)
 
     there = unpacked_store.streams()
-    for stream in (each for each in (*STREAMS, *OF_TABLES, *OF_CHANGES) if each.name in there):
+    for stream in (each for each in (*STREAMS, *OF_TABLES, *OF_CHANGES, *OF_NAMES) if each.name in there):
         stream.fill(0, stream.later)
         goes_on = under_test(stream.name)
         goes_on.run(stream.function)
