@@ -105,12 +105,7 @@ damage: $(READY) ## damage every object of made streams in every way (SEEDS=1: a
 	@$(BIN)/python -m tests.damage --seeds $(or $(SEEDS),1)
 
 check: $(READY) ## check format, lint, types, import layers and the links of docs/
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
-	@$(BIN)/mypy
-	@mkdir -p .work && $(BIN)/lint-imports --no-logo >.work/layers.txt || { cat .work/layers.txt; exit 1; }
-	@tail -n 1 .work/layers.txt
-	@$(BIN)/python -m sphinx -q -W -E -d .work/docs-check -b dummy docs .work/docs-check
+	@scripts/check.sh
 
 docs: $(READY) ## build the site of docs/ with its API reference into build/site
 	@rm -rf build/site

@@ -38,8 +38,9 @@ class Part:
 # tests/daemon waits for minutes: `make test-daemon`.
 NOT_FAST = tuple(f"--ignore=tests/{folder}" for folder in ("spark", "dagster", "chaos", "daemon"))
 FAST = Part("fast", ("-n", "2", "-m", f"not ({HEAVY} or {KILLS})", *NOT_FAST))
-# A file's tests share a session of Spark. The order is that of tests/conftest.py: the longest come first.
-BY_FILE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+# A file's tests share a session of Spark. The order is that of tests/conftest.py: the longest come first. Three workers
+# for two cores: these tests wait for processes to start, and for leases to lapse.
+BY_FILE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 FULL = Part("heavy", ("-m", f"({HEAVY}) and not ({KILLS} or {QUERIES})", *BY_FILE))
 KILL = Part("kills", ("-m", KILLS, *BY_FILE, "tests/chaos"))
 QUERY = Part("queries", ("-m", QUERIES, *BY_FILE, "tests/spark"))
