@@ -3,8 +3,9 @@
 Safe beside writers, readers, pinners and other collectors, whatever dies or sleeps, because of the order of its
 reads. It lists all names *before* it reads the newest manifest: each listed file belongs to an epoch that is committed
 by then, or is in flight, or never will be. It deletes only below a bound that was passed a grace period ago: by then
-every reader that chose an epoch while it was retained has read or pinned it. It reads subscribers and pins after that.
-Garbage stays garbage: so a pass may be interrupted, overtaken or resumed years later.
+every reader that chose an epoch while it was retained has read or pinned it. It reads subscribers and pins after that,
+and last what was committed meanwhile: a stream may have gone back to a pinned epoch, whose pin was then removed. What
+no pin keeps stays garbage: so a pass may be interrupted, overtaken or resumed years later.
 
 It deletes in the stream's folder only, but reads the streams that subscribe to this one.
 
@@ -64,7 +65,7 @@ from dagster_ckpt.protocol.object_names import (
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import ancestors_folder
-from dagster_ckpt.storage.holders.pins import find_pin, read_pins
+from dagster_ckpt.storage.holders.pins import find_pin, names_of_pins, read_pins
 from dagster_ckpt.storage.holders.subscribers import progress_of, read_subscribers
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 
@@ -174,10 +175,11 @@ class Collector:
             needed |= self._logged(first, log, newest)
             takes_writes, log = False, first
         manifests = self._retire(first, log)
-        pins = read_pins(self.chain)
+        pins = self._settled_pins()
         pinned, pinned_ancestors = self._pinned(pins)
-        needed |= pinned
-        self._release(newest, ancestors | pinned_ancestors)
+        since, ancestors_since = self._named_since(newest)
+        needed |= pinned | since
+        self._release(newest, ancestors | pinned_ancestors | ancestors_since)
         files = [name for name in names if is_garbage(name, needed, newest, writer)]
         ended = partial(self._has_ended, newest=newest, pinned={pin.nonce for pin in pins})
         old = [name for name in names if ended(name) and self._is_older(name, now_ms)]
@@ -300,6 +302,24 @@ class Collector:
                 raise
             needed |= set() if manifest is None else log_named(manifest)
         return needed
+
+    def _settled_pins(self) -> list[Pin]:
+        """All pins at one moment. One that goes while they are read may have left its files to one not listed yet."""
+        while True:
+            listed = set(names_of_pins(self.chain, ""))
+            pins = read_pins(self.chain)
+            if listed <= {pin.name for pin in pins}:
+                return pins
+
+    def _named_since(self, newest: Manifest) -> _Named:
+        """What manifests after `newest` name, as of now; read the pins before.
+
+        While this pass slept, the stream may have gone back to a pinned epoch, and the pin was removed after that.
+        """
+        latest = self.chain.newest()
+        if latest is None or latest.uuid != newest.uuid:
+            raise _OvertakenError  # it is another stream by now
+        return self._needed(Version(newest.version + 1), latest, latest.epoch)
 
     def _pinned(self, pins: Iterable[Pin]) -> _Named:
         """The files that these pins name, and the streams of which they name files."""

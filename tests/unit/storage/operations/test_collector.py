@@ -12,6 +12,7 @@ from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
 from dagster_ckpt.protocol.epochs.retention import MANIFESTS_KEPT, files_named
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, Retained
 from dagster_ckpt.protocol.object_names import (
+    COLLECTOR,
     TRIMMED,
     FileId,
     changes_name,
@@ -26,9 +27,11 @@ from dagster_ckpt.storage.chain.indexed_lists import TAIL_MAX
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.pins import read_pins, remove_pin, write_pin
 from dagster_ckpt.storage.operations.collector import Collected, Collector
+from dagster_ckpt.storage.operations.rollback import roll_back
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore
+from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.storage.writer.stream_writer import open_stream
 from tests.worlds.clock import StillClock
 from tests.worlds.collected_stream import EPOCH_MS, FOLDER, GRACE_MS, IMPATIENT, NAME, RETAINED, World
@@ -111,6 +114,55 @@ def test_a_pinned_epoch_stays_whole_until_it_is_unpinned(world: World) -> None:
     remove_pin(world.chain, "before-migration")
     world.collect_mine()
     assert not files_named(pinned) & world.files
+
+
+def test_what_a_pin_kept_stays_where_the_stream_went_back_to_it_while_the_collector_slept(world: World) -> None:
+    pinned = world.commit(3)
+    write_pin(world.chain, "before-migration", pinned.retained[-1])
+    world.commit(100)
+    world.wait()
+    world.collect_mine()
+
+    def goes_back(call: Call) -> Fault:
+        # The newest manifest has been read. The pins have not: what the pin kept is the newest manifest's by then.
+        if (call.verb, call.name) == ("put", COLLECTOR) and read_pins(world.chain):
+            roll_back(world.chain, pinned.epoch, Takeover.ALWAYS)
+            remove_pin(world.chain, "before-migration")
+        return Fault.NONE
+
+    chain = ManifestChain(FaultyStore(world.store, goes_back), world.clock)
+    Collector(chain, world.root, GRACE_MS).collect(world.writer.term)
+    newest = world.chain.newest()
+    assert newest is not None
+    assert newest.epoch == pinned.epoch
+    assert files_named(newest) <= world.files
+
+
+def test_a_pin_that_goes_while_pins_are_read_may_have_left_its_files_to_another(world: World) -> None:
+    pinned = world.commit(3)
+    write_pin(world.chain, "a", pinned.retained[-1])
+    write_pin(world.chain, "b", pinned.retained[-1])
+    remove_pin(world.chain, "b")
+    [pin] = read_pins(world.chain)
+    world.commit(100)
+    world.wait()
+    world.collect_mine()
+
+    reads: list[str] = []
+
+    def changes_hands(call: Call) -> Fault:
+        if (call.verb, call.name) == ("get", pin_name("a")):
+            reads.append(call.name)
+        # "a" has been listed for the second time, by which files are judged. "b" keeps the epoch in its place.
+        if len(reads) == 2 and pin_name("a") in world.names:
+            world.store.put(pin_name("b"), encode_pin(replace(pin, name="b")))
+            remove_pin(world.chain, "a")
+        return Fault.NONE
+
+    chain = ManifestChain(FaultyStore(world.store, changes_hands), world.clock)
+    Collector(chain, world.root, GRACE_MS).collect(world.writer.term)
+    assert [pin.name for pin in read_pins(world.chain)] == ["b"]
+    assert files_named(pinned) <= world.files
 
 
 def test_a_late_pin_is_refused_and_leaves_nothing(world: World) -> None:
