@@ -419,8 +419,9 @@ def commits_without_all(state: Coordinator, event: Event) -> tuple[Coordinator, 
 
 
 def pins_without_a_look(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
-    """The pin is not proved after it was written."""
+    """The pin is not proved after it was written. Its writer sleeps before, or one world in thousands would show it."""
     pin = Pin(name, chain.clock.now_ms(), chain.read(epoch.version))
+    chain.clock.sleep_ms(30_000)
     chain.span().put_if_absent(pin_name(name), encode_pin(pin))
     return pin
 
@@ -576,6 +577,15 @@ def _swap(name: str, *seeds: int) -> Mutant:
     return Mutant(Parts(), seeds, functions, first_seed=FIRST_WITH_REBUILDS)
 
 
+def _pins(read: Callable[[ManifestChain], list[Pin]], *seeds: int) -> Mutant:
+    """Of a collector that reads some of the pins alone."""
+    functions: tuple[tuple[object, str, object], ...] = (
+        (collector_module, "read_pins", read),
+        (collector_module, "names_of_pins", lambda *_: []),
+    )
+    return Mutant(Parts(), seeds, functions)
+
+
 def _of_steps(coordinator: Callable[[Coordinator, Event], Stepped], *seeds: int) -> Mutant:
     return Mutant(Parts(step=coordinator), seeds, first_seed=FIRST_WITH_STEPS)
 
@@ -585,27 +595,27 @@ MUTANTS: dict[str, Mutant] = {
     "what exists is mine": _chain(ExistsIsMine, 27),
     "a nonce for each writer instead of each manifest": _chain(NoncePerWriter, 273),
     "a nonce for several tries": _chain(GivesUpAfterOneTry, 6),
-    "neither the parent nor later manifests are checked": _chain(NoCheckOfItsPlace, 28),
+    "neither the parent nor later manifests are checked": _chain(NoCheckOfItsPlace, 111),
     "a reopening ignores the term": _function(writer_module, "open_again", takes_the_stream_back, 6),
     "an epoch without work says that it has worked": Mutant(Parts(driver=SaysItHasWorked), seeds=(0,)),
     "an epoch that reads nothing counts as a batch": Mutant(Parts(driver=CountsQuietEpochs), seeds=(0,)),
     "what is due is remembered by the driver": Mutant(Parts(driver=RemembersWhatIsDue), seeds=(6,)),
     "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon, 7),
-    "the mark of a trimmed stream is ignored": _chain(BelievesInVersion1, 380),
+    "the mark of a trimmed stream is ignored": _chain(BelievesInVersion1, 71),
     "lists are believed": _chain(BelievesLists, 13),
-    "pins are ignored": _function(collector_module, "read_pins", no_pins, 3),
+    "pins are ignored": _pins(no_pins, 3),
     "the grace period is ignored": _collector(IgnoresGrace, 3),
-    "age is told by the wrong clock": _collector(TrustsItsOwnClock, 0),
+    "age is told by the wrong clock": _collector(TrustsItsOwnClock, 3),
     "the newest 16 count as little as others": _function(collector_module, "bound", newest_not_spared, 6),
     "what is retained is forgotten": _function(collector_module, "bound", retained_not_spared, 0, 1),
     "manifests go youngest first": _collector(YoungestFirst, 1, 2),
-    "a delete is not confirmed": _collector(DoesNotConfirm, 275),
+    "a delete is not confirmed": _collector(DoesNotConfirm, 28),
     "no sign that the stream was trimmed": _collector(LeavesNoSign, 0, 1),
-    "a full store is trimmed without the sign": _collector(TrimsWithoutTheSign, 38),
+    "a full store is trimmed without the sign": _collector(TrimsWithoutTheSign, 78),
     "age is told by the wrong clock in a full store": _collector(TrustsItsOwnClockWithoutRoom, 1165),
     "files go before their manifests": _collector(FilesFirst, 0, 1),
     "a stranger collects the live term": _function(collector_module, "is_garbage", live_term_not_spared, 2),
-    "a writer collects what is in flight": _function(collector_module, "is_garbage", in_flight_not_spared, 33),
+    "a writer collects what is in flight": _function(collector_module, "is_garbage", in_flight_not_spared, 34),
     "subscribers are ignored": _function(collector_module, "read_subscribers", no_subscribers, 40),
     "the bound of the log is off by one": _function(collector_module, "log_bound", log_bound_too_high, 40),
     "that a subscriber may go back is forgotten": _function(subscribers_module, "_oldest", where_it_is, 40),
@@ -614,7 +624,7 @@ MUTANTS: dict[str, Mutant] = {
         seeds=(3,),
         functions=((upstreams_module, "subscribe", subscribes_without_an_object),),
     ),
-    "a snapshot goes before the log behind it": _collector(LetsSnapshotsGoTooEarly, 9),
+    "a snapshot goes before the log behind it": _collector(LetsSnapshotsGoTooEarly, 3),
     "a snapshot goes as soon as it was read to its end": _function(
         upstreams_module, "lineage_epochs", lambda newest: [newest.epoch], 0
     ),
@@ -622,38 +632,38 @@ MUTANTS: dict[str, Mutant] = {
         upstreams_module.Upstreams, "_retained", lambda upstreams, version: None, 0
     ),
     "a fork's pin is not written": _function(fork_module, "_Fork", ForksWithoutAPin, 25),
-    "a fork's pin is written after version 1": _function(fork_module, "_Fork", ForksBeforeItPins, 10),
-    "a fork's pin is ignored": _function(collector_module, "read_pins", pins_of_people, 25),
+    "a fork's pin is written after version 1": _function(fork_module, "_Fork", ForksBeforeItPins, 105),
+    "a fork's pin is ignored": _pins(pins_of_people, 25),
     "a fork lets go of what it still reads": _collector(LetsGoOfItsOrigin, 25),
     "a reshard forgets a shard": _reshard(reshard_module, "with_clips", forgets_the_last_shard, 34),
     "a reshard forgets runs": _reshard(reshard_module, "with_clips", forgets_older_runs, 7),
     "a reshard turns the order of runs": _reshard(reshard_module, "with_clips", oldest_first, 7),
     "a reshard clips nothing": _reshard(reshard_module, "with_clips", without_clips, 34),
     "a reshard lets go of the change log": _reshard(writer_module, "resharded", reshards_without_the_log, 34),
-    "a reshard lets go of older epochs": _reshard(writer_module, "resharded", reshards_without_the_past, 79),
+    "a reshard lets go of older epochs": _reshard(writer_module, "resharded", reshards_without_the_past, 18),
     "a task looks at no clip": _function(tasks_module, "shown", shows_all, 18),
-    "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 96),
+    "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 18),
     "a swap comes before all is read again": _swap("check_caught_up", 2416),
     "nothing is collected": _collector(NeverCollects, 0, 1),
-    "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look), seeds=(77,)),
+    "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look), seeds=(132,)),
     "a batch is skipped": Mutant(Parts(driver=SkipsABatch), seeds=(118,)),
     "an unanswered commit is made again by the same writer": Mutant(
         Parts(driver=GoesOnWithAnUnansweredCommit, chain=NoncePerWriter), seeds=(6,)
     ),
     "an ACK comes before the file is durable": Mutant(Parts(create=acks_too_early), seeds=(13,)),
-    "a word of another epoch counts": Mutant(Parts(step=takes_any_word), seeds=(12,)),
+    "a word of another epoch counts": Mutant(Parts(step=takes_any_word), seeds=(21,)),
     "a missing word counts as one": Mutant(Parts(step=commits_without_all), seeds=(34,)),
     "an epoch waits for the last step alone": _of_steps(waits_for_the_last_step, 1049),
     "a late reply of an earlier step counts": replace(
         _of_steps(takes_late_replies_of_earlier_steps, 1049), functions=_UNJUDGED
     ),
-    "replies of two attempts of a step are mixed": _of_steps(mixes_attempts, 1030),
+    "replies of two attempts of a step are mixed": _of_steps(mixes_attempts, 1049),
     "the runs of earlier steps are not committed": _of_steps(commits_the_last_step_alone, 1003),
     "the runs of earlier steps are collected": replace(
         _function(collector_module, "is_garbage", collects_earlier_steps, 1003), first_seed=FIRST_WITH_STEPS
     ),
     "a reshard forgets earlier steps": replace(
-        _reshard(reshard_module, "_without_timelines", reshards_the_last_step, 1159), first_seed=FIRST_WITH_STEPS
+        _reshard(reshard_module, "_without_timelines", reshards_the_last_step, 1209), first_seed=FIRST_WITH_STEPS
     ),
     "a rollback takes the last step back alone": Mutant(
         Parts(),
@@ -663,7 +673,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a changed step keeps what it had": Mutant(
         Parts(),
-        (1212,),
+        (1280,),
         (
             (writer_module, "changed", keeps_the_last_step),
             (tasks_module, "changed", keeps_the_last_step),
@@ -672,7 +682,7 @@ MUTANTS: dict[str, Mutant] = {
         first_seed=FIRST_WITH_CHANGED_STEPS,
     ),
     "the first epoch of changed steps emits what is due": Mutant(
-        Parts(driver=EmitsWithChangedSteps), (1212,), first_seed=FIRST_WITH_CHANGED_STEPS
+        Parts(driver=EmitsWithChangedSteps), (1717,), first_seed=FIRST_WITH_CHANGED_STEPS
     ),
     "each relaunch is the first": _function(sensor_module, "run_request", forgets_the_attempt, 95),
     "a lease lapses in one tick": _function(StreamStatus, "watch", dead_at_first_sight, 3),
@@ -700,13 +710,13 @@ MUTANTS: dict[str, Mutant] = {
     "a delivery begins with a table that is not pinned": _function(
         delivery_run_module, "DeliveryRows", SnapsTheNewest, 7
     ),
-    "a delivery does not look for rollbacks": _function(delivery_run_module, "UpstreamLog", JudgesNoRollback, 218),
+    "a delivery does not look for rollbacks": _function(delivery_run_module, "UpstreamLog", JudgesNoRollback, 192),
     "an emptied destination is filled again": _function(
         delivery_run_module, "judge", begins_again_where_it_was_emptied, 73
     ),
     "an upsert delivery stops where it could replace": _function(
-        delivery_run_module, "judge", stops_where_it_could_replace, 9
+        delivery_run_module, "judge", stops_where_it_could_replace, 213
     ),
-    "an append delivery replaces the table": _function(delivery_run_module, "judge", replaces_what_it_must_not, 218),
+    "an append delivery replaces the table": _function(delivery_run_module, "judge", replaces_what_it_must_not, 192),
     "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for, 21),
 }
