@@ -304,12 +304,15 @@ class Collector:
         return needed
 
     def _settled_pins(self) -> list[Pin]:
-        """All pins at one moment. One that goes while they are read may have left its files to one not listed yet."""
+        """All pins. One that goes while they are read may have left its files to another, which a later list shows."""
+        gone = set[str]()
         while True:
             listed = set(names_of_pins(self.chain, ""))
             pins = read_pins(self.chain)
-            if listed <= {pin.name for pin in pins}:
+            went = listed - {pin.name for pin in pins}
+            if went <= gone:
                 return pins
+            gone |= went
 
     def _named_since(self, newest: Manifest) -> _Named:
         """What manifests after `newest` name, as of now; read the pins before.
