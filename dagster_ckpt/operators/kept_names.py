@@ -49,7 +49,7 @@ def own_code(code: object, own: Own) -> object:
 
 
 def _under(pipeline: Pipeline, own: Own) -> Pipeline:
-    """The fingerprint under other names. What follows from it, the tables, is made again by whoever builds it."""
+    """The fingerprint under other names. The operator derives its state tables again when it is built from it."""
     inputs = (replace(each, schema=_schema(each.schema, own)) for each in pipeline.inputs)
     return replace(
         pipeline,

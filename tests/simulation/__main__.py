@@ -14,7 +14,7 @@ from tests.simulation.world import World
 @click.option("--seeds", default=1_000, show_default=True, help="How many seeds, each a world.")
 @click.option("--first", type=int, help="The first of them. [default: the one after all in the results file]")
 @click.option("--processes", default=2, show_default=True, help="How many at once.")
-@click.option("--rebuilds", is_flag=True, help="Only worlds in which somebody rebuilds a stream: one in eight.")
+@click.option("--rebuilds", is_flag=True, help="Run only the worlds with a rebuild, about one in eight.")
 @click.option(
     "--results",
     type=click.Path(path_type=Path),

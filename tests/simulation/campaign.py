@@ -58,7 +58,7 @@ class Batch:
 
 
 def simulate(first: int, seeds: int, rebuilds: bool = False) -> Batch:
-    """Let these worlds happen, one after another; `rebuilds`: only those in which somebody rebuilds a stream."""
+    """Run these worlds one after another. `rebuilds`: only those with a rebuild."""
     began = time.process_time()
     counts: Counter[str] = Counter()
     failures, worlds = [], 0
@@ -116,7 +116,7 @@ def campaign(
 ) -> bool:
     """Simulate that many seeds, by default those after the last in the results file; whether all kept all promises.
 
-    `rebuilds`: of these seeds, only the worlds in which somebody rebuilds a stream.
+    `rebuilds`: of these seeds, only the worlds with a rebuild.
     """
     start = next_seed(results) if first is None else first
     results.parent.mkdir(parents=True, exist_ok=True)

@@ -12,8 +12,23 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
+
+CALLS: dict[str, Callable[[ObjectStore], object]] = {
+    "put_if_absent": lambda store: store.put_if_absent("a", b"x"),
+    "put": lambda store: store.put("a", b"x"),
+    "get": lambda store: store.get("a"),
+    "get_range": lambda store: store.get_range("a", 1, 2),
+    "exists": lambda store: store.exists("a"),
+    "size": lambda store: store.size("a"),
+    "modified_ms": lambda store: store.modified_ms("a"),
+    "delete": lambda store: store.delete("a"),
+    "list": lambda store: list(store.list("a")),
+    "folders": lambda store: list(store.folders("a")),
+}
+"""Each verb that a store sends a request for."""
 """What the server does with one request, whose body was read."""
 
 

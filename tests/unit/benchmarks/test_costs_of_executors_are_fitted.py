@@ -1,4 +1,4 @@
-"""The plane through the measured costs, and what it says of clusters that no machine here could play."""
+"""The linear fit of measured costs, and its estimates for larger clusters."""
 
 import io
 import re

@@ -10,7 +10,7 @@ from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.ids import EMPTY, Epoch, Shard, Term, Version
 from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
 from dagster_ckpt.protocol.epochs.retention import MANIFESTS_KEPT, files_named
-from dagster_ckpt.protocol.manifest.manifest import FileSeen, Retained
+from dagster_ckpt.protocol.manifest.manifest import FileSeen, Manifest, Retained
 from dagster_ckpt.protocol.object_names import (
     COLLECTOR,
     TRIMMED,
@@ -101,12 +101,18 @@ def test_version_1_is_deleted_only_after_the_trimmed_mark_exists(world: World) -
     assert order.index(("put_if_absent", TRIMMED)) < order.index(("delete", manifest_name(Version(1))))
 
 
-def test_a_pinned_epoch_stays_whole_until_it_is_unpinned(world: World) -> None:
+def pinned_and_retired(world: World) -> Manifest:
+    """The manifest of an epoch that a pin alone still keeps."""
     pinned = world.commit(3)
     write_pin(world.chain, "before-migration", pinned.retained[-1])
     world.commit(100)
     world.wait()
     world.collect_mine()
+    return pinned
+
+
+def test_a_pinned_epoch_stays_whole_until_it_is_unpinned(world: World) -> None:
+    pinned = pinned_and_retired(world)
     assert pinned.version not in world.versions
     assert files_named(pinned) <= world.files
     [pin] = read_pins(world.chain)
@@ -117,11 +123,7 @@ def test_a_pinned_epoch_stays_whole_until_it_is_unpinned(world: World) -> None:
 
 
 def test_what_a_pin_kept_stays_where_the_stream_went_back_to_it_while_the_collector_slept(world: World) -> None:
-    pinned = world.commit(3)
-    write_pin(world.chain, "before-migration", pinned.retained[-1])
-    world.commit(100)
-    world.wait()
-    world.collect_mine()
+    pinned = pinned_and_retired(world)
 
     def goes_back(call: Call) -> Fault:
         # The newest manifest has been read. The pins have not: what the pin kept is the newest manifest's by then.

@@ -9,6 +9,7 @@ from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.stores.over_fsspec import calls, s3
 from tests.worlds.broken_s3 import (
+    CALLS,
     Answer,
     BrokenS3,
     accept,
@@ -20,18 +21,6 @@ from tests.worlds.broken_s3 import (
     trickle,
 )
 
-CALLS: dict[str, Callable[[ObjectStore], object]] = {
-    "put_if_absent": lambda store: store.put_if_absent("a", b"x"),
-    "put": lambda store: store.put("a", b"x"),
-    "get": lambda store: store.get("a"),
-    "get_range": lambda store: store.get_range("a", 1, 2),
-    "exists": lambda store: store.exists("a"),
-    "size": lambda store: store.size("a"),
-    "modified_ms": lambda store: store.modified_ms("a"),
-    "delete": lambda store: store.delete("a"),
-    "list": lambda store: list(store.list("a")),
-    "folders": lambda store: list(store.folders("a")),
-}
 READS = {name: CALLS[name] for name in ("get", "get_range")}
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
