@@ -8,6 +8,7 @@ rename, and a column that was renamed twice is still known.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -33,24 +34,29 @@ def own_names(was: Pipeline, now: Pipeline, renames: Renames) -> dict[str, str]:
     if now.columns or was.operator != now.operator:
         return {}  # the columns of a query are known by their places
     here, there = _names(now), _names(was.own)
-    shown = {was.name_of(own) for own in there}
-    found: dict[str, str] = {}
-    for own in there:
-        name = was.name_of(own)
-        new = renames.get(name, name)
-        is_new = new != name
-        if is_new and (name in here or new in shown):
-            new = name
-        if new != own and new in here:
-            found[new] = own
-    taken = {*here, *there}
+    shown = [was.name_of(own) for own in there]
+    names = zip(_renamed_names(shown, here, renames), there, strict=True)
+    found = {name: own for name, own in names if name in here and name != own}
+    return {**found, **_moved_aside(found, here, there)}
+
+
+def _renamed_names(shown: Sequence[str], here: Collection[str], renames: Renames) -> list[str]:
+    """The names that these columns of the manifest have in the code, if it has them."""
+
+    def is_meant(old: str, new: str) -> bool:
+        return old not in here and new not in shown
+
+    return [renames[name] if name in renames and is_meant(name, renames[name]) else name for name in shown]
+
+
+def _moved_aside(found: Mapping[str, str], here: Sequence[str], there: Sequence[str]) -> dict[str, str]:
+    """Other names for columns of the code whose names the state has for renamed ones: none may hide the other."""
+    taken, aside = {*here, *there}, dict[str, str]()
     for name in here:
         if name in found.values() and name not in found:
-            # The state has another column under this name, which has a new one: a rename must not hide it.
-            number = next(number for number in range(2, len(taken) + 3) if f"{name} ({number})" not in taken)
-            found[name] = f"{name} ({number})"
-            taken.add(found[name])
-    return found
+            aside[name] = next(free for number in count(2) if (free := f"{name} ({number})") not in taken)
+            taken.add(aside[name])
+    return aside
 
 
 def named_as(shown: Manifest, newest: Manifest) -> Manifest:

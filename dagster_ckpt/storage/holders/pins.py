@@ -176,6 +176,21 @@ def read_pins(chain: ManifestChain) -> list[Pin]:
     return [pin for pin in found if pin is not None]
 
 
+def settled_pins(chain: ManifestChain) -> list[Pin]:
+    """All pins, sorted by name, for one who removes what none of them keeps. Raises as `read_pins` does.
+
+    One that goes while they are read may have left its files to another, which a later list shows. So they are read
+    again once for each that goes meanwhile, however long a list shows it.
+    """
+    gone = set[str]()
+    while True:
+        found = {name: find_pin(chain, name) for name in names_of_pins(chain, "")}
+        went = {name for name, pin in found.items() if pin is None}
+        if went <= gone:
+            return [pin for pin in found.values() if pin is not None]
+        gone |= went
+
+
 def forks_pinned(chain: ManifestChain) -> Iterator[tuple[str, ForkId]]:
     """The object names of pins that forks have written, each with its fork. Raises `CorruptStateError`."""
     store = chain.span()

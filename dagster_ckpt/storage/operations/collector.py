@@ -65,7 +65,7 @@ from dagster_ckpt.protocol.object_names import (
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import ancestors_folder
-from dagster_ckpt.storage.holders.pins import find_pin, names_of_pins, read_pins
+from dagster_ckpt.storage.holders.pins import find_pin, read_pins, settled_pins
 from dagster_ckpt.storage.holders.subscribers import progress_of, read_subscribers
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 
@@ -175,7 +175,7 @@ class Collector:
             needed |= self._logged(first, log, newest)
             takes_writes, log = False, first
         manifests = self._retire(first, log)
-        pins = self._settled_pins()
+        pins = settled_pins(self.chain)
         pinned, pinned_ancestors = self._pinned(pins)
         since, ancestors_since = self._named_since(newest)
         needed |= pinned | since
@@ -302,17 +302,6 @@ class Collector:
                 raise
             needed |= set() if manifest is None else log_named(manifest)
         return needed
-
-    def _settled_pins(self) -> list[Pin]:
-        """All pins. One that goes while they are read may have left its files to another, which a later list shows."""
-        gone = set[str]()
-        while True:
-            listed = set(names_of_pins(self.chain, ""))
-            pins = read_pins(self.chain)
-            went = listed - {pin.name for pin in pins}
-            if went <= gone:
-                return pins
-            gone |= went
 
     def _named_since(self, newest: Manifest) -> _Named:
         """What manifests after `newest` name, as of now; read the pins before.

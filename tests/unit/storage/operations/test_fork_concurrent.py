@@ -11,7 +11,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.epochs import retention
 from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.storage.holders.pins import read_pins
+from dagster_ckpt.storage.holders.pins import settled_pins
 from dagster_ckpt.storage.operations import collector as collector_module
 from dagster_ckpt.storage.operations import fork as fork_module
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -106,7 +106,7 @@ def no_forks_pins(*words: object) -> list[Pin]:
     return [pin for pin in reads_pins(*words) if pin.fork is None]  # type: ignore[arg-type]
 
 
-pins, forks, reads_pins = fork_module._Fork._pin, fork_module._Fork.of, read_pins
+pins, forks, reads_pins = fork_module._Fork._pin, fork_module._Fork.of, settled_pins
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ pins, forks, reads_pins = fork_module._Fork._pin, fork_module._Fork.of, read_pin
         (fork_module._Fork, "_pin", no_pin),
         (fork_module._Fork, "_pin", pins_unproved),
         (fork_module._Fork, "of", creates_before_it_pins),
-        (collector_module, "read_pins", no_forks_pins),
+        (collector_module, "settled_pins", no_forks_pins),
     ],
     ids=["no pin", "a pin that is not proved", "a pin after the manifest", "a collector that ignores forks' pins"],
 )
