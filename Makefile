@@ -134,7 +134,7 @@ $(BENCH)/.set-up: pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh
 simulate: $(READY) ## simulate SEEDS=100000 worlds in which everything goes wrong (SEED=7: one of them, step by step; REBUILDS=1: only those with rebuilds)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100000) $(if $(REBUILDS),--rebuilds))
 
-versions: $(RELEASE)/.set-up ## run tests on each Python, Dagster, Spark and Java allowed (ONLY=spark-4.1,java-21; TESTS=tests/spark)
+versions: $(RELEASE)/.set-up ## run tests on each Python, Dagster, Spark and Java allowed (ONLY=spark-4.3,java-21; TESTS=tests/spark)
 	@$(if $(ONLY),,rm -rf .work/versions)
 	@$(RELEASE)/bin/python -m nox $(if $(ONLY),--session $(subst $(comma), ,$(ONLY))) $(if $(TESTS),-- $(TESTS)); \
 		code=$$?; $(RELEASE)/bin/python scripts/versions.py $(subst $(comma), ,$(ONLY)); exit $$code

@@ -2,7 +2,7 @@
 
     make versions                                       # the fast tests and the README's first example, everywhere
     make versions ONLY='spark-4.3 java-21'              # in some environments
-    make versions ONLY=spark-4.1 TESTS='tests/spark'    # other tests
+    make versions ONLY=spark-4.3 TESTS='tests/spark'    # other tests
 
 uv makes the virtual environments, and fetches a Python that is missing if it can. Java has to be there: a session
 without its Java is skipped, in CI (`CI` is set) it fails.

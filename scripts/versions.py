@@ -62,15 +62,17 @@ def environments(project: Mapping[str, object], pins: Sequence[str]) -> tuple[En
     oldest, *pythons = python_versions(project)
     base = Environment("base", oldest, JAVAS[0])
     pinned_spark = next(pin for pin in pins if pin.startswith("pyspark==")).removeprefix("pyspark==")
-    dagster = ("dagster",)
+    dagster, spark = ("dagster",), ("pyspark", "py4j")
     oldest_dagster = tuple(f"{name}=={bound(project, name, '>=')}" for name in ("dagster", "dagster-pyspark"))
+    oldest_spark = f"pyspark=={bound(project, 'pyspark', '>=')}"
     return (
         base,
         *(Environment(f"python-{python}", python, base.java) for python in pythons),
         Environment("dagster-oldest", base.python, base.java, oldest_dagster, dagster),
         Environment("dagster-newest", base.python, base.java, (), dagster),
+        Environment("spark-oldest", base.python, base.java, (oldest_spark,), spark),
         *(
-            Environment(f"spark-{line}", base.python, base.java, (f"pyspark=={line}.*",), ("pyspark", "py4j"))
+            Environment(f"spark-{line}", base.python, base.java, (f"pyspark=={line}.*",), spark)
             for line in spark_lines(project)
             if not pinned_spark.startswith(f"{line}.")
         ),

@@ -26,8 +26,8 @@ def environment(name: str) -> Environment:
 
 def test_each_environment_is_the_base_with_one_thing_changed() -> None:
     found = versions.environments(DECLARED, PINS)
-    names = ["base", "python-3.12", "dagster-oldest", "dagster-newest", "spark-4.1", "spark-4.3", "java-21"]
-    assert [each.name for each in found] == names
+    dagsters, sparks = ["dagster-oldest", "dagster-newest"], ["spark-oldest", "spark-4.1", "spark-4.3"]
+    assert [each.name for each in found] == ["base", "python-3.12", *dagsters, *sparks, "java-21"]
     base = found[0]
     for each in found[1:]:
         changed = [each.python != base.python, each.java != base.java, each.replaced != base.replaced]
@@ -36,6 +36,10 @@ def test_each_environment_is_the_base_with_one_thing_changed() -> None:
 
 def test_the_oldest_dagster_is_the_lower_bound() -> None:
     assert environment("dagster-oldest").packages == ("dagster==1.13", "dagster-pyspark==0.29")
+
+
+def test_the_oldest_spark_is_the_lower_bound() -> None:
+    assert environment("spark-oldest").packages == ("pyspark==4.1",)
 
 
 def test_a_changed_package_loses_its_pins_and_no_other_does() -> None:
