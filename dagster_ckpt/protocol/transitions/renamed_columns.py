@@ -64,12 +64,13 @@ def named_as(shown: Manifest, newest: Manifest) -> Manifest:
 
     So a change log has one name for a column, over a rename too. A column is the same if the last step has it under the
     same name of its own, made by the same function: `a0` of a query is another one where its aggregates have changed.
-    Of a table that only grows it is the same if the newest manifest says so: its files have names.
+    Of a table that only grows it is the same if the newest manifest says so: its files have names. A stream that was
+    rebuilt meanwhile has columns of its own, which readers know by the names that they see: those stay.
     """
     was, now = shown.pipeline, newest.pipeline
     if was.appends:
         return replace(shown, pipeline=replace(was, output=under_names_of(was.output, now.output)))
-    if was.columns == now.columns or was.operator != now.operator or now.appends:
+    if was.columns == now.columns or was.operator != now.operator or now.appends or _is_rebuilt(shown, newest):
         return shown
     there, same = set(now.own.output.names), dict[str, str]()
     for own in was.own.output.names:
@@ -80,6 +81,10 @@ def named_as(shown: Manifest, newest: Manifest) -> Manifest:
     names = {was.name_of(own): name for own, name in same.items()}
     output = pa.schema([_renamed(field, names[field.name]) for field in was.output])
     return replace(shown, pipeline=replace(was, output=output, columns=tuple(same.items())))
+
+
+def _is_rebuilt(shown: Manifest, newest: Manifest) -> bool:
+    return any(each.swapped for each in newest.ancestors if each not in shown.ancestors)
 
 
 def with_former_names(asset: str, was: Pipeline, now: Pipeline, renames: Renames) -> pa.Schema:

@@ -107,7 +107,9 @@ def cannot_take_over(before: Pipeline, after: Pipeline) -> list[str]:
     if before.appends or after.appends:
         return ["a table that only grows takes no row back, so its readers could not be told what has changed"]
     if (was := row_key(before)) != (now := row_key(after)):
-        return [f"its rows have another key: {_spelled(was)} before, {_spelled(now)} now"]
+        renamed = was is not None and now is not None and len(was) == len(now) > 0
+        hint = ' (if it only has a new name, start the stream once with renamed={"old": "new"}, then rebuild it)'
+        return [f"its rows have another key: {_spelled(was)} before, {_spelled(now)} now{hint if renamed else ''}"]
     columns = [name for name in after.output.names if name in before.output.names]
     changed = [name for name in columns if not _fits(before.output.field(name).type, after.output.field(name).type)]
     return [

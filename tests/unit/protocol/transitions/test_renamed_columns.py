@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.protocol.manifest.codec import decode_manifest, encode_manifest
-from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Ancestor, Manifest, Pipeline
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.protocol.transitions.renamed_columns import (
     check_renames,
@@ -109,6 +110,17 @@ def test_an_epoch_before_is_read_under_the_newest_names(was: Pipeline, now: Pipe
     named = named_as(shown(was), shown(now)).pipeline
     assert named.output.names == names
     assert named.own == was.own
+
+
+def test_a_rebuilt_stream_has_columns_of_its_own() -> None:
+    was = shown(step("delay", "n", delay="minutes"))
+    now = shown(step("minutes", "n", "delay"))  # the last one is new, and had no other name
+    assert named_as(was, now).pipeline.output.names == ["delay", "n"], "in a stream that kept its state"
+    swapped = Ancestor(StreamUuid("2" * 32), "counts/~rebuild-1", Epoch(9), swapped=True)
+    rebuilt = replace(now, ancestors=(swapped,))
+    assert named_as(was, rebuilt) == was
+    renamed = replace(rebuilt, pipeline=step("minutes", "n", "delay", n="count"))
+    assert named_as(rebuilt, renamed).pipeline.output.names == ["minutes", "count", "delay"], "renamed since"
 
 
 def test_a_place_in_a_query_is_another_column_once_its_aggregates_have_changed() -> None:
