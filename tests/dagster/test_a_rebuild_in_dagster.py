@@ -139,6 +139,31 @@ def test_files_that_the_source_no_longer_has_stop_it_before_the_live_stream_ends
     assert place.history().manifest().version == version
 
 
+def test_a_stream_that_began_with_a_table_is_rebuilt_with_it_or_not_at_all(place: Place) -> None:
+    def counts_of(*, past: bool, **aggregates: agg.Aggregation) -> dg.AssetsDefinition:
+        @streaming_asset(name="counts", shards=2, recovery=AT_ONCE)
+        def counts(spark: SparkSession) -> Stream:
+            table = spark.createDataFrame([("a", 100), ("z", 5)], "k string, v long") if past else None
+            return Stream(place.read(spark), initial=table).key_by("k").aggregate(n=agg.count(), **aggregates)
+
+        return counts
+
+    place.drop(("a", 1))
+    assert place.run(counts_of(past=True)).success
+    place.drop(("b", 2))
+    assert place.run(counts_of(past=False)).success, "the table is not read again"
+    before = place.history().manifest()
+    without = counts_of(past=False, greatest=agg.max("v"))
+    told = failure_of(place.run(without, run_config=REBUILD))
+    assert "the stream began with a table, whose rows the rebuilt one would lack" in told
+    assert f"sources=['parquet file:{place.inbox}']" in told
+    assert place.history().manifest() == before
+    assert place.run(counts_of(past=True, greatest=agg.max("v")), run_config=REBUILD).success
+    assert rows(place) == [("a", 2, 100), ("b", 1, 2), ("z", 1, 5)]
+    told = failure_of(place.run(counts_of(past=False, least=agg.min("v")), run_config=REBUILD))
+    assert "the stream began with a table" in told, "so did what took its place"
+
+
 def test_another_key_is_refused_before_anything_is_read(place: Place) -> None:
     @streaming_asset(name="counts", shards=2, recovery=AT_ONCE)
     def by_value(spark: SparkSession) -> Stream:

@@ -206,8 +206,10 @@ POSITION = Record(
         "files": _indexed(FILES_SEEN),
         "moved": sequence(Record(FilesMoved, {"old": TEXT, "new": TEXT, "entries": COUNT}).codec()),
         "topics": sequence(pair(TEXT, TEXT)),
+        "after_table": BOOLEAN,
     },
-    added={"moved": [], "topics": []},
+    added={"moved": [], "topics": [], "after_table": False},
+    sparse={"after_table"},
 ).codec()
 _INPUT = Record(
     InputSpec,

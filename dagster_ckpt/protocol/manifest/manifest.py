@@ -195,7 +195,8 @@ class SourcePosition:
     `current` and `previous` are the source's offset JSON (None: no position yet); `initial` is the text of the source's
     initial-offset log, if it keeps one; `files` are those that a file source has seen, under the addresses that they
     had then; `moved` lists, oldest first, where those are now. `topics` has Kafka's id of each topic that was read, by
-    name: a topic that was deleted and created again has another.
+    name: a topic that was deleted and created again has another. `after_table`: a table's rows came before those of the
+    source.
     """
 
     source: SourceIdentity
@@ -205,6 +206,7 @@ class SourcePosition:
     files: IndexedList[FileSeen] = field(default_factory=IndexedList)
     moved: tuple[FilesMoved, ...] = ()
     topics: tuple[tuple[str, str], ...] = ()
+    after_table: bool = False
 
 
 @dataclass(frozen=True)

@@ -219,12 +219,12 @@ def batch_follows(parent: Manifest, child: Manifest) -> bool:
 def sources_read_on(parent: Manifest, child: Manifest) -> bool:
     """Each position is the parent's, or begins where the parent's ended; no source and no beginning is lost.
 
-    Any sources may follow the empty stream.
+    Any sources may follow the empty stream. Tables come before them in its first epoch alone.
     """
     before, after = _by_source(parent), _by_source(child)
-    return (parent.epoch == EMPTY or before.keys() <= after.keys()) and all(
-        _reads_on(before.get(source, SourcePosition(source)), position) for source, position in after.items()
-    )
+    pairs = [(before.get(source, SourcePosition(source)), position) for source, position in after.items()]
+    goes_on = before.keys() <= after.keys() and all(was.after_table == now.after_table for was, now in pairs)
+    return (goes_on or parent.epoch == EMPTY) and all(_reads_on(was, now) for was, now in pairs)
 
 
 def consumed_reads_on(parent: Manifest, child: Manifest) -> bool:

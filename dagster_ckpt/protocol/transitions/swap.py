@@ -131,6 +131,8 @@ def behind(newest: Manifest, rebuilt: Manifest, moves: Moves) -> list[SourceIden
 
 
 def _has_read(position: SourcePosition, other: SourcePosition) -> bool:
+    if other.after_table and not position.after_table:
+        return False
     if files_in(position) or files_in(other):
         return files_in(position) >= files_in(other)
     if other.current is None:

@@ -1,7 +1,7 @@
 """The driver of an epoch: one micro-batch in, one manifest out, or nothing."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,7 +20,7 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import EpochProgress
-from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, Pipeline, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, Pipeline, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.query_plan import refuse_unknown_state
@@ -121,18 +121,23 @@ class EpochDriver:
 
         `frame` is `shard_replies_of_own_epoch`. As safe as `work`.
         """
-        setup = self._setup
-        began_ms = setup.clock.monotonic_ms()
-        setup.pulse.sign()
-        acks = self._acks(frame, assignments)
-        self._report(self._made(acks, self._known_positions(), self._last_batch, began_ms))
+        self._make_without_input(frame, assignments, self._known_positions())
 
-    def begin(self, frame: DataFrame, assignments: Assignments) -> None:
-        """Make a stream's first epoch, of rows that it begins with. As safe as `work`.
+    def _make_without_input(self, frame: DataFrame, assignments: Assignments, positions: Positions) -> None:
+        began_ms = self._setup.clock.monotonic_ms()
+        self._setup.pulse.sign()
+        acks = self._acks(frame, assignments)
+        self._report(self._made(acks, positions, self._last_batch, began_ms))
+
+    def begin(self, frame: DataFrame, assignments: Assignments, of: Collection[SourceIdentity]) -> None:
+        """Make a stream's first epoch, of rows that it begins with: tables before these sources. As safe as `work`.
 
         `frame` is `shard_replies` of these rows. A crash before the commit leaves an empty stream, which begins again.
         """
-        self.emit_due(frame, assignments)
+        known = self._known_positions()
+        self._make_without_input(
+            frame, assignments, tuple(replace(each, after_table=each.source in of) for each in known)
+        )
 
     def restart_steps(self, frame: DataFrame, assignments: Assignments, change: StepChange) -> None:
         """Make the first epoch of changed steps, without input. As safe as `work`: a crash leaves the old steps or it.

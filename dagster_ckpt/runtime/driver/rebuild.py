@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.errors import CheckpointError, FencedError
+from dagster_ckpt.errors import CheckpointError, FencedError, InvalidPipelineError
 from dagster_ckpt.history.drain import drain
 from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch
 from dagster_ckpt.history.swap import NotCaughtUpError, check_can_take_over, check_caught_up, swap
@@ -23,11 +23,11 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, name_of, parts_of_name
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
-from dagster_ckpt.protocol.transitions.source_moves import Moves
-from dagster_ckpt.runtime.declared.sources import moves_of
+from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
+from dagster_ckpt.runtime.declared.sources import moves_of, named
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
-from dagster_ckpt.runtime.driver.stream_checks import check_stream
+from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, check_stream
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
 from dagster_ckpt.runtime.lag.lag import Lag
@@ -131,6 +131,7 @@ class _Rebuild:
     def to_end(self, newest: Manifest) -> None:
         checked = check_stream(self.job)
         check_can_take_over(newest, checked.dataflow.pipeline)
+        self._check_tables(newest, checked)
         if self.beside.newest() is None:
             fork_empty(self.root, self.chain, newest, self.name)
         for _ in range(PASSES_MAX):
@@ -147,6 +148,16 @@ class _Rebuild:
                 # Another run has gone on with the stream meanwhile, or is live: it is asked to end like the first.
                 _LOG.warning("the rebuilt stream could not take over yet. stream=%s, reason=%s", self.job.asset, error)
         raise CheckpointError(f"other runs go on with the stream: stop them. stream={self.job.asset}")
+
+    def _check_tables(self, newest: Manifest, checked: CheckedStream) -> None:
+        """Raise `InvalidPipelineError` where the code no longer has a table that the stream began with."""
+        has, read = checked.sources_after_tables, {source.identity for source in checked.sources}
+        known = positions_gone_on(newest.sources, checked.dataflow.pipeline, self.moves)
+        if missing := [named(each.source) for each in known if each.after_table and each.source in read - has]:
+            raise InvalidPipelineError(
+                "the stream began with a table, whose rows the rebuilt one would lack: give it again, with "
+                f"Stream(df, initial=...). stream={self.job.asset}, sources={missing}"
+            )
 
     def _pass(self) -> int:
         """Read all that the sources have; returns how many milliseconds it took."""

@@ -53,6 +53,13 @@ class CheckedStream:
         return any(each.initial is not None for each in self.stream.sources)
 
     @property
+    def sources_after_tables(self) -> frozenset[SourceIdentity]:
+        """The sources of the inputs that begin with a table (`initial`)."""
+        inputs = (each for step in self.dataflow.pipeline.steps for each in step.inputs if each.step is None)
+        read = zip(self.stream.sources, inputs, strict=True)
+        return frozenset(source for stream, each in read if stream.initial is not None for source in each.sources)
+
+    @property
     def begins_now(self) -> bool:
         """Whether an aggregate has `since="now"`."""
         return any(begins_now(operator.pipeline) for operator in self.dataflow.operators)

@@ -404,7 +404,8 @@ class _Run:
     def _begin(self, driver: EpochDriver) -> None:
         """Make the first epoch of the rows that the stream begins with."""
         stages = on_initial(self._plans.stages, initial_rows(self._checked))
-        driver.begin(shard_replies(stages, self._replies), self._plans.assignments)
+        frame = shard_replies(stages, self._replies)
+        driver.begin(frame, self._plans.assignments, self._checked.sources_after_tables)
 
     def _emit_due(self, driver: EpochDriver) -> None:
         replies = shard_replies_of_own_epoch(self._session, self._plans.stages, self._replies)

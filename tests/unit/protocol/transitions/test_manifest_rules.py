@@ -276,6 +276,12 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("sources_read_on", SECOND, THIRD, lambda m: replace(m, sources=())),
     ("sources_read_on", SECOND, THIRD, lambda m: replace(m, sources=(SourcePosition(SOURCE, "9", "7"),))),
     ("sources_read_on", FIRST, SECOND, lambda m: replace(m, sources=(SourcePosition(SOURCE, "9", "7"),))),
+    (
+        "sources_read_on",
+        SECOND,
+        THIRD,
+        lambda m: replace(m, sources=tuple(replace(s, after_table=True) for s in m.sources)),
+    ),
     ("sources_read_on", BEGUN, committed(BEGUN, an_edit(BEGUN), 5, stamp(3)), lambda m: m),
     ("epoch_0_begins_where_the_stream_began", BEGUN, BEGUN_AGAIN, lambda m: replace(m, sources=())),
     ("epoch_0_begins_where_the_stream_began", BEGUN, BEGUN_AGAIN, lambda m: replace(m, sources=THIRD.sources)),

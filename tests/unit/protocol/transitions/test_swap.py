@@ -84,6 +84,13 @@ def test_a_source_that_was_not_read_yet_is_no_hindrance_and_one_that_is_gone_is_
     assert behind(_at(live, TOPIC, "1"), _at(beside, UPSTREAM, None), ()) == []
 
 
+def test_a_table_before_the_source_counts_too() -> None:
+    live, beside = _at(_stream("l", 2), TOPIC, "1"), _at(_stream("b", 2), TOPIC, "1")
+    after_a_table = replace(live, sources=(replace(live.sources[0], after_table=True),))
+    assert behind(after_a_table, beside, ()) == [TOPIC]
+    assert behind(live, replace(beside, sources=after_a_table.sources), ()) == []
+
+
 def test_of_files_there_are_as_many() -> None:
     live, beside = _stream("l", 2), _stream("b", 2)
     # Spark's offset counts the batches of one log: it says nothing of another's.
