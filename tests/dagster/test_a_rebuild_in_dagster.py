@@ -158,8 +158,9 @@ def test_a_stream_that_began_with_a_table_is_rebuilt_with_it_or_not_at_all(place
     assert "the stream began with a table, whose rows the rebuilt one would lack" in told
     assert f"sources=['parquet file:{place.inbox}']" in told
     assert place.history().manifest() == before
-    assert place.run(counts_of(past=True, greatest=agg.max("v")), run_config=REBUILD).success
-    assert rows(place) == [("a", 2, 100), ("b", 1, 2), ("z", 1, 5)]
+    assert place.run(counts_of(past=True, greatest=agg.max("v", since="now")), run_config=REBUILD).success
+    assert rows(place) == [("a", 2, 100), ("b", 1, 2), ("z", 1, 5)], "of all rows, since it begins with its stream"
+    assert place.history().read().schema.field("greatest").metadata == {b"dagster_ckpt.since": b"0"}
     told = failure_of(place.run(counts_of(past=False, least=agg.min("v")), run_config=REBUILD))
     assert "the stream began with a table" in told, "so did what took its place"
 
