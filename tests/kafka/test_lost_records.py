@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Reason
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.rebuild import RebuildHooks
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.run_mode import Mode
 from tests.kafka.cluster import Cluster, totals_of
@@ -64,6 +66,29 @@ def test_a_stream_that_may_go_on_without_them_says_what_it_skips(
     cluster.produce("skips", 150, 160)
     stream.run(cluster.totals(subscribe="skips"))
     assert stream.rows() == totals_of(range(100), range(120, 160))
+
+
+def test_a_stream_is_not_rebuilt_without_records_that_it_has_read(cluster: Cluster, stream: StreamUnderTest) -> None:
+    begun(cluster, stream, "rebuilt")
+    cluster.delete_records("rebuilt", 0, before=60)
+    before = stream.history().manifest()
+    with pytest.raises(IncompatibleStateError, match=r"would lack them.*partitions=rebuilt-0 offsets 0 to 59$"):
+        stream.rebuild(cluster.totals(subscribe="rebuilt", **GOES_ON))
+    with pytest.raises(IncompatibleStateError, match="rebuilt-0 offsets 0 to 59"):  # Spark itself misses them
+        stream.rebuild(cluster.totals(subscribe="rebuilt"))
+    assert stream.history().manifest() == before
+
+
+def test_a_stream_is_rebuilt_without_records_that_it_has_not_read_either(
+    cluster: Cluster, stream: StreamUnderTest
+) -> None:
+    begun(cluster, stream, "unread")
+    cluster.produce("unread", 100, 150)
+    in_two = cluster.totals(subscribe="unread", maxOffsetsPerTrigger=100, **GOES_ON)
+    delete = partial(cluster.delete_records, "unread", 0, before=120)
+    assert stream.rebuild(in_two, hooks=RebuildHooks(on_progress=lambda _: delete()))
+    # The consumer may have fetched them with those before.
+    assert stream.rows() in (totals_of(range(150)), totals_of(range(100), range(120, 150)))
 
 
 def test_records_deleted_right_behind_a_stream_that_has_read_them_are_not_lost(

@@ -67,10 +67,14 @@ class StreamUnderTest:
         )
         return run_stream(job, hooks or JobHooks(on_commit=self.epochs.append), self.clock)
 
-    def rebuild(self, function: Function, request: str = "rebuild", pace: float = 1.0) -> bool:
-        """Build the stream anew beside, and let it take over."""
+    def rebuild(
+        self, function: Function, request: str = "rebuild", pace: float = 1.0, hooks: RebuildHooks | None = None
+    ) -> bool:
+        """Build the stream a second time alongside, and switch over to it."""
         job = self._job(function, FAST, lambda pipeline: self._opening(pipeline, None))
-        return rebuild(job, lambda _: function(open_session(self.spark)), request, pace, RebuildHooks(), self.clock)
+        return rebuild(
+            job, lambda _: function(open_session(self.spark)), request, pace, hooks or RebuildHooks(), self.clock
+        )
 
     def _job(self, function: Function, options: JobOptions, opening: Callable[[Pipeline], Opening]) -> StreamJob:
         return StreamJob(

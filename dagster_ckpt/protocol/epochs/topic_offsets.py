@@ -6,7 +6,7 @@ records. So a manifest also has Kafka's id of each topic, which is never used tw
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -109,6 +109,19 @@ def _lost_after(partition: Partition, at: int, ids: Mapping[str, str], now: Topi
     if is_another or ends < at:
         return LostOffsets(topic, number, Reason.RECREATED, at, begins, max(begins, min(at, ends)))
     return LostOffsets(topic, number, Reason.REMOVED, at, at, begins) if begins > at else None
+
+
+def read_elsewhere(missing: Iterable[LostOffsets], positions: Iterable[SourcePosition]) -> list[LostOffsets]:
+    """Of what one stream has lost, that of which another stream at these positions has read at least a part.
+
+    Where both read topics of one name from two clusters, the position further on counts.
+    """
+    read: dict[Partition, int] = {}
+    for position in positions:
+        if position.source.format == FORMAT:
+            for partition, at in next_offsets(position).items():
+                read[partition] = max(at, read.get(partition, 0))
+    return [each for each in missing if read.get((each.topic, each.partition), 0) > each.read_to]
 
 
 def text_of(offsets: Offsets) -> str:

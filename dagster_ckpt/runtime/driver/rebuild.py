@@ -10,16 +10,17 @@ end, a last pass reads what that had read, and the swap is one commit. A crash
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.errors import CheckpointError, FencedError, InvalidPipelineError
+from dagster_ckpt.errors import CheckpointError, FencedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.history.drain import drain
 from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch
 from dagster_ckpt.history.swap import NotCaughtUpError, check_can_take_over, check_caught_up, swap
 from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, read_elsewhere
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, name_of, parts_of_name
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
@@ -202,8 +203,20 @@ class _Rebuild:
         def measured(found: Lag | None) -> None:
             lag[0] = found
 
+        def skipped(missing: Sequence[LostOffsets]) -> None:
+            if gone := read_elsewhere(missing, self._newest(self.chain).sources):
+                raise IncompatibleStateError(
+                    "the stream has read records that its topics no longer have, so the rebuilt one would lack them, "
+                    "and it has not taken over. Begin a stream under another name with what is there: "
+                    f"fork(..., epoch=0). stream={self.job.asset}, partitions={'; '.join(map(str, gone))}"
+                )
+
         return JobHooks(
-            on_commit=committed, stop_reason=self.hooks.stop_reason, on_idle=self.hooks.on_idle, on_lag=measured
+            on_commit=committed,
+            stop_reason=self.hooks.stop_reason,
+            on_idle=self.hooks.on_idle,
+            on_lag=measured,
+            on_skipped=skipped,
         )
 
     def _end_the_writer(self) -> None:

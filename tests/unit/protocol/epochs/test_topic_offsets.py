@@ -1,5 +1,7 @@
 """What of a topic cannot be read any more, and positions as text."""
 
+from dataclasses import replace
+
 import pytest
 
 from dagster_ckpt.protocol.epochs.topic_offsets import (
@@ -10,6 +12,7 @@ from dagster_ckpt.protocol.epochs.topic_offsets import (
     lost,
     next_offsets,
     offsets_of,
+    read_elsewhere,
     text_of,
 )
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity, SourcePosition
@@ -104,3 +107,16 @@ def test_offsets_are_sorted_by_topic_and_number() -> None:
 def test_an_offset_of_another_source_is_refused(offset: str) -> None:
     with pytest.raises(ValueError, match="no offset of Kafka's"):
         offsets_of(offset)
+
+
+def test_what_another_stream_has_read_of_what_is_lost() -> None:
+    def lost_at(partition: int, read_to: int) -> LostOffsets:
+        return LostOffsets("trips", partition, Reason.REMOVED, read_to, read_to, 50)
+
+    positions = [
+        SourcePosition(KAFKA, current='{"trips": {"0": 20, "1": 20}}'),
+        SourcePosition(replace(KAFKA, ordinal=1), initial='v1\n{"trips": {"2": 0, "1": 30}}'),
+        SourcePosition(replace(KAFKA, format="rate"), current="7"),
+    ]
+    missing = [lost_at(0, 19), lost_at(0, 20), lost_at(1, 25), lost_at(2, 0), lost_at(3, 0)]
+    assert read_elsewhere(missing, positions) == [lost_at(0, 19), lost_at(1, 25)]
