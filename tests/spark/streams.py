@@ -18,6 +18,7 @@ from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.rebuild import RebuildHooks, rebuild
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
@@ -67,14 +68,14 @@ class StreamUnderTest:
         )
         return run_stream(job, hooks or JobHooks(on_commit=self.epochs.append), self.clock)
 
-    def rebuild(
-        self, function: Function, request: str = "rebuild", pace: float = 1.0, hooks: RebuildHooks | None = None
-    ) -> bool:
+    def rebuild(self, function: Function, hooks: RebuildHooks | None = None, mode: Mode = Mode.AVAILABLE_NOW) -> bool:
         """Build the stream a second time alongside, and switch over to it."""
-        job = self._job(function, FAST, lambda pipeline: self._opening(pipeline, None))
-        return rebuild(
-            job, lambda _: function(open_session(self.spark)), request, pace, hooks or RebuildHooks(), self.clock
-        )
+
+        def again(_: str) -> Stream:
+            return function(open_session(self.spark))
+
+        job = self._job(function, replace(FAST, mode=mode), lambda pipeline: self._opening(pipeline, None))
+        return rebuild(job, again, "rebuild", 1.0, hooks or RebuildHooks(), self.clock)
 
     def _job(self, function: Function, options: JobOptions, opening: Callable[[Pipeline], Opening]) -> StreamJob:
         return StreamJob(

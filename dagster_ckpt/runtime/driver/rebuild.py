@@ -140,7 +140,7 @@ class _Rebuild:
                 break
         for _ in range(_TRIES_MAX):
             self._end_the_writer()
-            self._pass()
+            self._pass(is_last=True)
             opening = replace(self.job.opening(checked.dataflow.pipeline), root_run=self.request, moves=self.moves)
             try:
                 swap(self.root, self.chain, self.beside, opening)
@@ -160,18 +160,20 @@ class _Rebuild:
                 f"Stream(df, initial=...). stream={self.job.asset}, sources={missing}"
             )
 
-    def _pass(self) -> int:
+    def _pass(self, *, is_last: bool = False) -> int:
         """Read all that the sources have; returns how many milliseconds it took."""
         target, began_ms = self._newest(self.chain), self.clock.monotonic_ms()
-        result = run_stream(self._job_beside(), self._hooks(), self.clock)
+        result = run_stream(self._job_beside(is_last=is_last), self._hooks(), self.clock)
         if result.ending is Ending.STOPPED:
             raise _StoppedError
         check_caught_up(self.root, self.clock, target, result.manifest, self.moves)
         return self.clock.monotonic_ms() - began_ms
 
-    def _job_beside(self) -> StreamJob:
+    def _job_beside(self, *, is_last: bool) -> StreamJob:
         stream = self.stream_of(self.folder)
-        options = replace(self.job.options, mode=Mode.AVAILABLE_NOW, run_for_ms=None)
+        # Rows of the next pass would be late behind a flush. The last one ends as a run of the stream does.
+        flushes = is_last and self.job.options.mode is Mode.AVAILABLE_NOW
+        options = replace(self.job.options, mode=Mode.AVAILABLE_NOW, run_for_ms=None, flushes=flushes)
         return replace(
             self.job, asset=self.name, folder=self.folder, stream=stream, options=options, opening=self._opening
         )

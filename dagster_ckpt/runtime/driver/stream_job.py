@@ -30,6 +30,8 @@ class JobOptions:
     tasks (None: the task slots of all executors that the application is allowed). `grace_ms` is how long an epoch can
     still be read after it was retired; `max_lag` how many epochs a downstream may be behind before the change log is no
     longer kept for it. `lag_interval_ms` is how often the stream's lag is measured. `engine` is for each Python worker.
+
+    `flushes`: at the end of an `AVAILABLE_NOW` run, steps with `on_end="flush"` emit what waits; else they keep it.
     """
 
     mode: Mode = Mode.AVAILABLE_NOW
@@ -45,6 +47,7 @@ class JobOptions:
     max_lag: int = MAX_LAG
     lag_interval_ms: int = 30_000
     tasks_max: int | None = None
+    flushes: bool = True
     engine: EngineOptions = field(default_factory=EngineOptions)
 
     @property

@@ -378,7 +378,7 @@ class _Run:
 
         Returns the ending where there is a reason to end before all is emitted: the next run emits the rest.
         """
-        if self._job.stream.flushes:
+        if self._job.stream.flushes and self._job.options.flushes:
             query.run_if_idle(driver.commit_end_of_input)
         while driver.is_due:
             end = self._reason_to_end()
