@@ -156,11 +156,14 @@ def _change_log(root: ObjectStore, chain: ManifestChain, newest: Manifest, rebui
     """Write what differs between the two tables. No other term and no other try uses the same names."""
     version, attempt = newest.version + 1, int(chain.clock.unique()[:_ATTEMPT_DIGITS], 16)
     sides = [Side(_folder(root, manifest), manifest) for manifest in (newest, rebuilt)]
+    own = {name: own for own, name in rebuilt.pipeline.columns}
     written = []
     for number, changes in enumerate(table_difference(chain.clock, *sides)):
         shard = Shard(number % rebuilt.shards)
         file = FileId(Term(version), Epoch(version), shard, attempt, number)
-        written.append(change_log.write(retrying(chain.store, chain.clock, chain.patience), file, changes))
+        # Under the operator's names, which stay: those of the table may change.
+        rows = changes.rename_columns([own.get(name, name) for name in changes.column_names])
+        written.append(change_log.write(retrying(chain.store, chain.clock, chain.patience), file, rows))
     return tuple(ref for ref in written if ref is not None)
 
 

@@ -8,13 +8,16 @@ them that is read. All raise `CorruptStateError`.
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
+from dagster_ckpt.lsm.value_hashes import value_hashes
 from dagster_ckpt.operators import AppendOnly, Operator, from_pipeline
-from dagster_ckpt.operators.shared.net_changes import net_of
-from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
+from dagster_ckpt.operators.shared.net_changes import net_of, net_of_equal_rows
+from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest, Pipeline
+from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.renamed_columns import former_names
 from dagster_ckpt.state.committed import change_log, change_runs
 from dagster_ckpt.state.open_runs import OpenRuns
@@ -27,6 +30,7 @@ PATIENCE = Patience(total_ms=30_000)
 """A table is many requests: one that fails loses all that was read before."""
 
 ALL = Share()
+_ADDED = frozenset(field.name for field in CHANGE_FIELDS)
 
 
 def raw_changes(
@@ -40,8 +44,7 @@ def raw_changes(
     """Each epoch's own changes, epoch after epoch; of each key of an epoch at most one, where an update is two rows."""
     store, runs = retrying(store, clock, PATIENCE), runs or OpenRuns()
     for manifest in manifests:
-        former = former_names(manifest.pipeline.output)
-        yield from change_log.batches(store, share.files(_files(manifest)), schema, former)
+        yield from _of_files(store, manifest, schema, share)
         if any(ref.kind is ChangeKind.RUN for ref in manifest.changes):
             yield from _of_runs(store, [manifest], schema, share, runs, **{EPOCH: manifest.epoch})
 
@@ -66,9 +69,10 @@ def net_changes(
     if pipeline.appends:
         yield from raw_changes(store, clock, manifests, schema, share, runs)
     elif any(map(_files, manifests)):
-        # Files are from a release that wrote no logged runs. They are not sorted by hash: all are in one share.
-        if share.number == 0:
-            yield from change_log.batches_of(_net_of_files(store, clock, manifests, runs), schema)
+        raw = pa.schema([*pipeline.output, pa.field(CHANGE_TYPE, pa.string())])
+        yield from change_log.batches_of(
+            _net_of(raw_changes(store, clock, manifests, raw, ALL, runs), raw, pipeline, share), schema
+        )
     else:
         yield from _of_runs(store, manifests, schema, share, runs)
 
@@ -97,13 +101,36 @@ def _of_runs(
             yield from change_log.batches_of(changes.rows, schema, **constants)
 
 
-def _net_of_files(store: ObjectStore, clock: Clock, manifests: Sequence[Manifest], runs: OpenRuns) -> pa.Table:
-    pipeline = manifests[-1].pipeline
-    _, logged = table_operator(pipeline)
-    keys = next(spec.keys for spec in pipeline.tables if spec.name == logged)
-    schema = pipeline.output.append(pa.field(CHANGE_TYPE, pa.string()))
-    raw = pa.Table.from_batches(raw_changes(store, clock, manifests, schema, ALL, runs), schema)
-    return net_of(raw, keys).rows
+def _of_files(store: ObjectStore, manifest: Manifest, schema: pa.Schema, share: Share) -> Iterator[pa.RecordBatch]:
+    """The changes that are written as files: all of a table that only grows, and what a rebuild has changed."""
+    pipeline, files = manifest.pipeline, share.files(_files(manifest))
+    if pipeline.appends or not pipeline.columns:
+        yield from change_log.batches(store, files, schema, former_names(pipeline.output))
+        return
+    # These files have the operator's names: the table's may have changed since.
+    own = {name: own for own, name in pipeline.columns}
+    there = [field for field in schema if field.name in own or field.name in _ADDED]
+    written = pa.schema([field.with_name(own.get(field.name, field.name)) for field in there])
+    # Some of an unreleased version have the names that the table had.
+    former = {own: (name,) for own, name in pipeline.columns if own != name}
+    for batch in change_log.batches(store, files, written, former):
+        rows = pa.Table.from_batches([batch.rename_columns([field.name for field in there])])
+        yield from change_log.in_schema(rows, schema).to_batches()
+
+
+def _net_of(raw: Iterator[pa.RecordBatch], schema: pa.Schema, pipeline: Pipeline, share: Share) -> pa.Table:
+    """The net of changes of which some are in files. These are not sorted by hash, so each share reads all of them."""
+    key = row_key(pipeline)
+    if key:
+        return net_of(pa.Table.from_batches((_within(share, batch, key) for batch in raw), schema), key).rows
+    rows = schema.empty_table() if share.number else pa.Table.from_batches(raw, schema)
+    return (net_of_equal_rows(rows) if key is None else net_of(rows, ())).rows
+
+
+def _within(share: Share, batch: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
+    """The rows of the keys that are in the share, whatever the state's order."""
+    hashes = value_hashes(batch.select(list(key)).columns, np.zeros(batch.num_rows, dtype=np.uint64))
+    return batch.filter(pa.array(hashes % np.uint64(share.of) == share.number))
 
 
 def _files(manifest: Manifest) -> list[ChangeRef]:

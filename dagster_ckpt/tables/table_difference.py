@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.lsm.columns import Positions, flatten, take
-from dagster_ckpt.lsm.runs.key_order import key_codes
-from dagster_ckpt.lsm.table import Found
-from dagster_ckpt.operators.shared.net_changes import changes_between, labelled, net_of
+from dagster_ckpt.lsm.columns import flatten
+from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.operators.rows.kept_table import is_kept
+from dagster_ckpt.operators.shared.net_changes import difference_of_equal_rows, labelled, net_of
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StateTableSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key
@@ -46,31 +45,13 @@ def table_difference(clock: Clock, before: Side, after: Side) -> Iterator[pa.Tab
             flatten(pa.Table.from_batches(table_rows(side.store, clock, side.manifest, schema, share), schema))
             for side in (before, after)
         )
-        changes = _of_bags(gone, come) if key is None else _of_keys(gone, come, key)
-        if changes.num_rows:
-            yield changes
+        changes = difference_of_equal_rows(gone, come) if key is None else _of_keys(gone, come, key)
+        if changes.count:
+            yield changes.rows
 
 
-def _of_keys(gone: pa.Table, come: pa.Table, key: Sequence[str]) -> pa.Table:
-    if not key:  # a table of one row
-        sides = [Found(np.array([rows.num_rows > 0]), rows) for rows in (gone, come)]
-        return changes_between(sides[0], sides[1], ()).rows
-    return net_of(labelled([(DELETE, gone), (INSERT, come)]), key).rows
-
-
-def _of_bags(gone: pa.Table, come: pa.Table) -> pa.Table:
-    """Rows that may be there several times: as many go and come as the one table has more of them than the other."""
-    rows = flatten(pa.concat_tables([gone, come]))
-    codes = np.unique(key_codes(rows), return_inverse=True)[1] if rows.num_rows else np.zeros(0, dtype=np.int64)
-    kinds = int(codes.max(initial=-1)) + 1
-    more = np.bincount(codes[gone.num_rows :], minlength=kinds) - np.bincount(codes[: gone.num_rows], minlength=kinds)
-    example = np.zeros(kinds, dtype=np.int64)
-    example[codes] = np.arange(len(codes))
-    return labelled([(INSERT, _repeated(rows, example, more)), (DELETE, _repeated(rows, example, -more))])
-
-
-def _repeated(rows: pa.Table, example: Positions, times: Positions) -> pa.Table:
-    return take(rows, np.repeat(example, np.maximum(times, 0)))
+def _of_keys(gone: pa.Table, come: pa.Table, key: Sequence[str]) -> Changes:
+    return net_of(labelled([(DELETE, gone), (INSERT, come)]), key)
 
 
 def _shares(before: Manifest, after: Manifest) -> list[Share]:
@@ -84,6 +65,9 @@ def _shares(before: Manifest, after: Manifest) -> list[Share]:
 
 def _placing(manifest: Manifest) -> tuple[object, ...]:
     """What the hash of a row, and so its place, is made of."""
-    _, logged = table_operator(manifest.pipeline)
-    spec: StateTableSpec = next(each for each in manifest.pipeline.tables if each.name == logged)
-    return spec.sort, tuple((key, spec.schema.field(key).type) for key in spec.keys)
+    pipeline = manifest.pipeline
+    _, logged = table_operator(pipeline)
+    spec: StateTableSpec = next(each for each in pipeline.tables if each.name == logged)
+    keys = tuple((pipeline.name_of(key), spec.schema.field(key).type) for key in spec.keys)
+    # The hash of a key is above that of a row below it, if rows of the table have a part of their key alone.
+    return pipeline.operator, is_kept(pipeline), tuple(map(pipeline.name_of, pipeline.keys)), spec.sort, keys

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Mask, equal, flat, flatten, mask_of, take
+from dagster_ckpt.lsm.columns import Mask, Positions, equal, flat, flatten, mask_of, take
 from dagster_ckpt.lsm.runs.key_order import key_codes
 from dagster_ckpt.lsm.table import Found, Touched
 from dagster_ckpt.operators.operator import Changes
@@ -51,10 +51,10 @@ def changes_between(before: Found, after: Found, keys: tuple[str, ...]) -> Chang
 def net_of(changes: pa.Table, keys: Sequence[str]) -> Changes:
     """The net change of several epochs' changes, in the order of the epochs. `keys` are the columns of the key.
 
-    Within an epoch a key has one change, whose pre-image precedes its post-image.
+    Within an epoch a key has one change, whose pre-image precedes its post-image. No keys: a table of one row.
     """
     changes = flatten(changes)
-    order = key_codes(changes.select(list(keys)))
+    order = key_codes(changes.select(list(keys))) if keys else np.zeros(changes.num_rows, dtype=np.int64)
     by_key = np.argsort(order, kind="stable")
     ordered = order[by_key]
     begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
@@ -65,6 +65,34 @@ def net_of(changes: pa.Table, keys: Sequence[str]) -> Changes:
         there = mask_of(flat(pc.is_in(kinds, pa.array(of_side))).take(pa.array(at)))
         sides.append(Found(there, take(rows, at[there])))
     return changes_between(sides[0], sides[1], tuple(keys))
+
+
+def net_of_equal_rows(changes: pa.Table) -> Changes:
+    """The same of rows that are known by all their columns, and may be there several times."""
+    kinds = changes.column(CHANGE_TYPE)
+    gone, come = (
+        changes.filter(pc.is_in(kinds, pa.array(of_side))).drop_columns([CHANGE_TYPE])
+        for of_side in ((UPDATE_PREIMAGE, DELETE), (INSERT, UPDATE_POSTIMAGE))
+    )
+    return difference_of_equal_rows(gone, come)
+
+
+def difference_of_equal_rows(before: pa.Table, after: pa.Table) -> Changes:
+    """As many rows come and go as the one table has more of them than the other; both may have several equal ones."""
+    rows = flatten(pa.concat_tables([before, after]))
+    codes = np.unique(key_codes(rows), return_inverse=True)[1] if rows.num_rows else np.zeros(0, dtype=np.int64)
+    kinds = int(codes.max(initial=-1)) + 1
+    more = np.bincount(codes[before.num_rows :], minlength=kinds) - np.bincount(
+        codes[: before.num_rows], minlength=kinds
+    )
+    example = np.zeros(kinds, dtype=np.int64)
+    example[codes] = np.arange(len(codes))
+    parts = [(INSERT, _repeated(rows, example, more)), (DELETE, _repeated(rows, example, -more))]
+    return Changes(sum(part.num_rows for _, part in parts), partial(labelled, parts))
+
+
+def _repeated(rows: pa.Table, example: Positions, times: Positions) -> pa.Table:
+    return take(rows, np.repeat(example, np.maximum(times, 0)))
 
 
 def _changed(before: Found, after: Found, kept: Mask, keys: tuple[str, ...]) -> Mask:

@@ -1,9 +1,20 @@
 """What differs between tables without a key: rows by how often they are there, and a table of one row."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.tables.table_difference import _of_bags, _of_keys
+from dagster_ckpt.operators import RunningAggregate, agg
+from dagster_ckpt.operators.rows.kept_table import KeptTable
+from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.shared.net_changes import difference_of_equal_rows
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.row_key import row_key
+from dagster_ckpt.tables.share import Share
+from dagster_ckpt.tables.table_difference import ROWS_AT_ONCE, _of_keys, _shares
+from tests.worlds.manifests import a_manifest
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string())])
 Rows = list[tuple[int | None, str]]
@@ -31,7 +42,7 @@ def _changes(found: pa.Table) -> list[tuple[str, int | None, str]]:
 def test_rows_without_a_key_come_and_go_as_often_as_the_tables_differ(
     before: Rows, after: Rows, changes: list[tuple[str, int | None, str]]
 ) -> None:
-    assert _changes(_of_bags(_table(before), _table(after))) == changes
+    assert _changes(difference_of_equal_rows(_table(before), _table(after)).rows) == changes
 
 
 @pytest.mark.parametrize(
@@ -46,4 +57,23 @@ def test_rows_without_a_key_come_and_go_as_often_as_the_tables_differ(
 def test_a_table_of_one_row_has_one_change_at_most(
     before: Rows, after: Rows, changes: list[tuple[str, int | None, str]]
 ) -> None:
-    assert _changes(_of_keys(_table(before), _table(after), ())) == changes
+    assert _changes(_of_keys(_table(before), _table(after), ()).rows) == changes
+
+
+def test_tables_that_place_their_rows_otherwise_are_compared_as_a_whole() -> None:
+    rows = pa.schema([("carrier", pa.string()), ("day", pa.string()), ("n", pa.int64())])
+    changes = rows.append(pa.field(CHANGE_TYPE, pa.string(), nullable=False))
+    total = RunningAggregate.build(("carrier", "day"), {"n": agg.sum("n")}, InputSpec((), rows))
+    least = RunningAggregate.build(("carrier", "day"), {"n": agg.min("n")}, InputSpec((), rows))
+    best = Best(1000, "n desc")
+    # The same key, but its rows are placed by the carrier first.
+    top = KeptTable.build(
+        Top.build(("carrier",), InputSpec((), changes), best, input_key=("carrier", "day"), updating=True)
+    )
+    statistics = replace(a_manifest().statistics, state_rows=4 * ROWS_AT_ONCE)
+    of_total, of_least, of_top = (
+        a_manifest(pipeline=each.pipeline, statistics=statistics) for each in (total, least, top)
+    )
+    assert row_key(of_total.pipeline) == row_key(of_top.pipeline)
+    assert len(_shares(of_total, of_least)) == 8
+    assert _shares(of_total, of_top) == [Share()]
