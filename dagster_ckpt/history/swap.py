@@ -128,7 +128,10 @@ def _unread(
         position = mine.get(known.source)
         if position is None or not files_in(known) or known.moved or position.moved:
             continue
-        unread = _files(root, clock, newest, known) - _files(root, clock, rebuilt, position)
+        read = _files(root, clock, rebuilt, position)
+        files = _files(root, clock, newest, known).items()
+        # A file may have been replaced since the one beside has read it.
+        unread = {path for path, modified_ms in files if path not in read or read[path] < modified_ms}
         if unread:
             yield known.source.address, unread
 
@@ -137,9 +140,14 @@ def _files_missing(address: str, unread: set[str]) -> str:
     return f"{address} ({len(unread)} files, the first is {min(unread)})"
 
 
-def _files(root: ObjectStore, clock: Clock, manifest: Manifest, position: SourcePosition) -> set[str]:
+def _files(root: ObjectStore, clock: Clock, manifest: Manifest, position: SourcePosition) -> dict[str, int]:
+    """The files that a source has seen, each with its newest time."""
     lists = IndexedLists(_folder(root, manifest), FILES_SEEN, clock)
-    return {path for columns in lists.columns(position.files, FILE_SEEN) for path in columns["path"]}
+    seen: dict[str, int] = {}
+    for columns in lists.columns(position.files, FILE_SEEN):
+        for path, modified_ms in zip(columns["path"], columns["modified_ms"], strict=True):
+            seen[path] = max(modified_ms, seen.get(path, modified_ms))
+    return seen
 
 
 def _folder(root: ObjectStore, manifest: Manifest) -> ObjectStore:

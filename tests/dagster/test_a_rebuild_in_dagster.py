@@ -1,5 +1,6 @@
 """A stream is built anew beside the live one, and takes over in one epoch: what Dagster's user sees."""
 
+import shutil
 from typing import Any
 
 import dagster as dg
@@ -7,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import Recovery, Stream, agg, streaming_asset
+from dagster_ckpt.integration.dagster_names import REBUILD_TAG
 from dagster_ckpt.runtime.driver import rebuild as rebuild_module
 from tests.dagster.place import Place, failure_of, until
 
@@ -82,11 +84,11 @@ def test_the_live_stream_goes_on_until_the_other_has_caught_up(place: Place, mon
     passes: list[int] = []
     one_pass = rebuild_module._Rebuild._pass
 
-    def counted(self: Any) -> int:
+    def counted(self: Any, **how: Any) -> int:
         if len(passes) == 1:  # the live one works on meanwhile
             place.drop(("b", 2))
             until("the live stream has it", lambda: len(rows(place)) == 2)
-        passes.append(one_pass(self))
+        passes.append(one_pass(self, **how))
         return rebuild_module.SHORT_PASS_MS + 1 if len(passes) == 1 else passes[-1]
 
     monkeypatch.setattr(rebuild_module._Rebuild, "_pass", counted)
@@ -104,7 +106,20 @@ def test_the_live_stream_goes_on_until_the_other_has_caught_up(place: Place, mon
 def test_a_rebuild_that_died_goes_on_and_one_that_is_done_is_not_done_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.drop(("a", 1))
+    def at_least(least: int) -> dg.AssetsDefinition:
+        """The fingerprint does not show which rows are left out."""
+
+        @streaming_asset(name="counts", shards=2, recovery=AT_ONCE, checkpoint_interval="200ms")
+        def counts(spark: SparkSession) -> Stream:
+            rows = place.read(spark).where(f"v >= {least}")
+            return Stream(rows).key_by("k").aggregate(n=agg.count(), greatest=agg.max("v"))
+
+        return counts
+
+    def asked(request: str) -> dict[str, Any]:
+        return {"run_config": REBUILD, "tags": {REBUILD_TAG: request}}
+
+    place.drop(("a", 1), ("b", 2))
     assert place.run(place.counts()).success
     before = place.history().manifest().version
 
@@ -115,15 +130,60 @@ def test_a_rebuild_that_died_goes_on_and_one_that_is_done_is_not_done_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(rebuild_module, "swap", dies)
-        assert not place.run(with_the_greatest(place), run_config=REBUILD).success
-    assert place.history().manifest().version == before
-    beside = place.history("counts/~rebuild-1").manifest()
-    assert place.run(with_the_greatest(place), run_config=REBUILD).success
-    assert place.history("counts/~rebuild-1").manifest().statistics.total_epochs == beside.statistics.total_epochs
-    # By hand, and for another request: it is built once more, beside, under the next name.
-    assert place.run(with_the_greatest(place), run_config=REBUILD).success
+        assert not place.run(at_least(0), **asked("first")).success
+        assert place.history().manifest().version == before
+        beside = place.history("counts/~rebuild-1").manifest()
+        assert not place.run(at_least(0), **asked("first")).success
+        assert place.history("counts/~rebuild-1").manifest().epoch == beside.epoch, "its relaunch reads nothing again"
+    assert place.run(at_least(2), **asked("second")).success
+    assert rows(place) == [("b", 1, 2)], "another may have other code, and begins again"
+    after = place.history().manifest()
+    assert place.run(at_least(2), **asked("second")).success
+    assert len(place.history().manifest().ancestors) == len(after.ancestors) == 1
+    # Another request: it is built once more, alongside, under the next name.
+    assert place.run(at_least(0), **asked("third")).success
     assert place.history("counts/~rebuild-2").manifest().statistics.total_epochs == 1
-    assert rows(place) == [("a", 1, 1)]
+    assert rows(place) == [("a", 1, 1), ("b", 1, 2)]
+
+
+def test_a_stream_that_was_created_again_is_rebuilt_in_a_stream_of_its_own(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.drop(("a", 1))
+    assert place.run(place.counts()).success
+
+    class DiedError(Exception): ...
+
+    def dies(*_: object) -> None:
+        raise DiedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rebuild_module, "swap", dies)
+        assert not place.run(with_the_greatest(place), run_config=REBUILD).success
+    shutil.rmtree(place.folder / "store" / "counts")
+    for each in place.inbox.iterdir():
+        each.unlink()
+    place.files = 0
+    place.drop(("b", 2))  # a file of the same name
+    assert place.run(place.counts()).success
+    assert place.run(with_the_greatest(place), run_config=REBUILD).success
+    assert rows(place) == [("b", 1, 2)]
+    assert place.history("counts/~rebuild-2").manifest().epoch >= 1
+
+
+def test_the_code_reads_all_that_the_stream_has_read(place: Place) -> None:
+    @streaming_asset(name="counts", shards=2, recovery=AT_ONCE)
+    def elsewhere(spark: SparkSession) -> Stream:
+        other = place.folder / "other"
+        other.mkdir(exist_ok=True)
+        rows = spark.readStream.schema("k string, v long").parquet(str(other))
+        return Stream(rows).key_by("k").aggregate(n=agg.count(), greatest=agg.max("v"))
+
+    place.drop(("a", 1))
+    assert place.run(place.counts()).success
+    told = failure_of(place.run(elsewhere, run_config=REBUILD))
+    assert "the stream has read sources that the code does not read" in told
+    assert f"gone=['parquet file:{place.inbox}']" in told
 
 
 def test_files_that_the_source_no_longer_has_stop_it_before_the_live_stream_ends(place: Place) -> None:

@@ -6,15 +6,18 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from pyspark.sql import SparkSession
 
-from dagster_ckpt.errors import IncompatibleStateError
+from dagster_ckpt import agg
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Reason
+from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.rebuild import RebuildHooks
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.run_mode import Mode
-from tests.kafka.cluster import Cluster, totals_of
-from tests.spark.streams import FAST, StreamUnderTest
+from tests.kafka.cluster import Cluster, parsed, totals_of
+from tests.spark.streams import FAST, Function, StreamUnderTest
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -77,6 +80,27 @@ def test_a_stream_is_not_rebuilt_without_records_that_it_has_read(cluster: Clust
     with pytest.raises(IncompatibleStateError, match="rebuilt-0 offsets 0 to 59"):  # Spark itself misses them
         stream.rebuild(cluster.totals(subscribe="rebuilt"))
     assert stream.history().manifest() == before
+
+
+def test_a_topic_that_a_rebuild_reads_too_has_a_beginning(cluster: Cluster, stream: StreamUnderTest) -> None:
+    begun(cluster, stream, "kept")
+    cluster.create("more", partitions=1)
+    cluster.produce("more", 100, 110)
+
+    def both(**options: str) -> Function:
+        def function(spark: SparkSession) -> Stream:
+            frames = cluster.read(spark, subscribe="kept"), cluster.read(spark, subscribe="more", **options)
+            rows = frames[0].union(frames[1]).select(parsed()).select("d.*")
+            return Stream(rows).key_by("k").aggregate(rows=agg.count(), total=agg.sum("v"))
+
+        return function
+
+    with pytest.raises(InvalidPipelineError, match=r"set startingOffsets.*sources=\['kafka subscribe=more'\]"):
+        stream.rebuild(both())
+    with pytest.raises(InvalidPipelineError, match=r"gone=\['kafka subscribe=kept'\]"):
+        stream.rebuild(cluster.totals(subscribe="kept,more", startingOffsets="earliest"))
+    assert stream.rebuild(both(startingOffsets="earliest"))
+    assert stream.rows() == totals_of(range(110))
 
 
 def test_a_stream_is_rebuilt_without_records_that_it_has_not_read_either(

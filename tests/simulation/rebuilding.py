@@ -14,7 +14,7 @@ from dagster_ckpt.history import swap as swaps
 from dagster_ckpt.ids import EMPTY, Epoch, Shard, Term
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.object_names import FileId, changes_name
-from dagster_ckpt.runtime.driver.rebuild import beside_of
+from dagster_ckpt.runtime.driver.rebuild import names_beside
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.fork import fork_empty
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -61,7 +61,7 @@ def _beside(stream: "SimulatedStream", process: "Process") -> "SimulatedStream |
     newest = chain.newest()
     if newest is None or newest.epoch == EMPTY:
         return None
-    name = beside_of(newest)
+    name = next(names_beside(newest))
     beside = next((each for each in world.besides if each.name == name), None)
     if beside is not None and beside.chain_of(process).newest() is None:
         fork_empty(world.root_of(process), chain, newest, name)

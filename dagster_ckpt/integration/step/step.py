@@ -278,7 +278,8 @@ def _rebuild(step: StreamStep, config: dg.Config | None, resources: Mapping[str,
     hooks = RebuildHooks(stop_reason, pulse.sign, reported.progress)
     job = _job(step, _stream(step, config, resources))
     request, pace = rebuild_request(run), step.choice.rebuild_pace
-    if not rebuild(job, partial(_stream, step, config, resources), request, pace, hooks, step.clock):
+    make, version = partial(_stream, step, config, resources), step.code_version or ""
+    if not rebuild(job, make, request, pace, hooks, step.clock, version):
         raise dg.DagsterExecutionInterruptedError
 
 

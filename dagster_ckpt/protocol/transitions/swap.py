@@ -122,12 +122,12 @@ def cannot_take_over(before: Pipeline, after: Pipeline) -> list[str]:
 def behind(newest: Manifest, rebuilt: Manifest, moves: Moves) -> list[SourceIdentity]:
     """The sources of which `newest` has read more than `rebuilt`, so that this one cannot take over yet.
 
-    Of those that read files, only the number of files is compared: their names may be in index objects. A source that
-    the new pipeline no longer reads is no hindrance.
+    Of those that read files, only the number of files is compared: their names may be in index objects. One that
+    `rebuilt` does not read at all is among them.
     """
     mine = {position.source: position for position in rebuilt.sources}
     known = positions_gone_on(newest.sources, rebuilt.pipeline, moves)
-    return [each.source for each in known if each.source in mine and not _has_read(mine[each.source], each)]
+    return [each.source for each in known if not _has_read(mine.get(each.source, SourcePosition(each.source)), each)]
 
 
 def _has_read(position: SourcePosition, other: SourcePosition) -> bool:
@@ -140,6 +140,9 @@ def _has_read(position: SourcePosition, other: SourcePosition) -> bool:
     if position.current is not None and position.source.format == FORMAT:
         mine, its = decode(position.current), decode(other.current)
         return mine.uuid == its.uuid and mine.epoch >= its.epoch and not mine.in_snapshot
+    topics = dict(position.topics)
+    if any(topics.get(topic, known) != known for topic, known in other.topics):
+        return False  # it has read another topic of that name
     return position.current is not None and _reaches(json.loads(position.current), json.loads(other.current))
 
 

@@ -25,6 +25,8 @@ _CHOOSING = {
 }
 """The options that select what a source reads, by its format. A source of an unknown format is identified by its
 address alone: any of its options could be a secret. How a source is reached is never included: brokers move."""
+_STARTING_TIMES = ("startingtimestamp", "startingoffsetsbytimestamp")
+"""Kafka's options that count before `startingOffsets`."""
 
 _CHOOSING_FILES = ("pathglobfilter", "recursivefilelookup", "filenameonly")
 _BROKERS = {KAFKA: "kafka.bootstrap.servers"}
@@ -43,12 +45,14 @@ class KafkaOptions:
     """How a Kafka source is reached, by Kafka's own names and with secrets, so it is never written anywhere.
 
     `fails_on_loss` is Spark's `failOnDataLoss`. `group` is the consumer group to which the committed offsets are
-    written too (`commitGroupId`), for tools that look there; empty: none.
+    written too (`commitGroupId`), for tools that look there; empty: none. `begins_now`: a stream that has read nothing
+    begins at the end of the topics, as Spark does without `startingOffsets`.
     """
 
     connection: tuple[tuple[str, str], ...] = field(repr=False)
     fails_on_loss: bool = True
     group: str = ""
+    begins_now: bool = False
 
     @property
     def brokers(self) -> str:
@@ -71,6 +75,11 @@ class Source:
     reads_files: bool
     path: str = field(default="", repr=False)
     kafka: KafkaOptions | None = None
+
+    @property
+    def begins_now(self) -> bool:
+        """Whether a stream that has read nothing of it begins at its end."""
+        return self.kafka is not None and self.kafka.begins_now
 
 
 def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[Source, ...]:
@@ -188,6 +197,8 @@ def _kafka_options(options: Mapping[str, str]) -> KafkaOptions:
         connection=tuple((key.removeprefix(prefix), options[key]) for key in sorted(options) if key.startswith(prefix)),
         fails_on_loss=options.get("failondataloss", "true").lower() == "true",
         group=options.get("commitgroupid", ""),
+        begins_now=not any(name in options for name in _STARTING_TIMES)
+        and options.get("startingoffsets", "latest").lower() == "latest",
     )
 
 

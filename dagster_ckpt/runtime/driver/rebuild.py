@@ -4,15 +4,17 @@ The stream beside is one of its own, with a name of its own: a fork of epoch 0, 
 began. It is worked in passes, each over all that the sources have. Once a pass is short, the live writer is asked to
 end, a last pass reads what that had read, and the swap is one commit. A crash
 
-    before the swap    leaves the stream beside, which the next try goes on with. A writer that had been asked to end
-                       has ended: until the next try the stream stands still
+    before the swap    leaves the stream beside, with which the same Dagster run goes on when it is restarted; any
+                       other starts over, since nothing shows which code has made the rows there. A writer that had
+                       been asked to end has ended: until the next try the stream stands still
     after it           leaves a stream that the new code goes on with
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, FencedError, IncompatibleStateError, InvalidPipelineError
@@ -23,7 +25,7 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, read_elsewhere
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, name_of, parts_of_name
-from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+from dagster_ckpt.protocol.transitions.edits import beginnings
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 from dagster_ckpt.runtime.declared.sources import moves_of, named
 from dagster_ckpt.runtime.declared.stream import Stream
@@ -75,23 +77,40 @@ class _StoppedError(Exception):
     """Something asked the rebuild to stop."""
 
 
-def beside_of(newest: Manifest) -> str:
-    """The name of the stream in which that of this manifest is rebuilt: another after each swap."""
+def names_beside(newest: Manifest) -> Iterator[str]:
+    """The names of streams in which that of this manifest may be rebuilt, the first to take first."""
     swaps = sum(each.swapped for each in newest.ancestors)
-    return name_of((*parts_of_name(newest.stream), f"~rebuild-{swaps + 1}"))
+    return (name_of((*parts_of_name(newest.stream), f"~rebuild-{number}")) for number in count(swaps + 1))
+
+
+def is_beside(there: Manifest, newest: Manifest, moves: Moves) -> bool:
+    """Whether the stream of `there` was made to rebuild that of `newest`, and knows where all its sources began.
+
+    A stream that was removed and created again, or that has begun again with other sources, has a new one.
+    """
+    known = {each.source: each.initial for each in there.sources}
+    wanted = beginnings(positions_gone_on(newest.sources, there.pipeline, moves))
+    begun = all(known.get(each.source) == each.initial for each in wanted)
+    return begun and there.ancestors[-1:] != () and there.ancestors[-1].uuid == newest.uuid
 
 
 def rebuild(
-    job: StreamJob, stream_of: Callable[[str], Stream], request: str, pace: float, hooks: RebuildHooks, clock: Clock
+    job: StreamJob,
+    stream_of: Callable[[str], Stream],
+    request: str,
+    pace: float,
+    hooks: RebuildHooks,
+    clock: Clock,
+    code_version: str = "",
 ) -> bool:
     """Rebuild the stream of `job`, and let the new one take its place. Blocks. False where something asked to stop.
 
     `stream_of` makes the stream to rebuild, as one that is kept in the folder it gets. `request` identifies who asks:
-    it is done once. `pace` is the part of the time that it may work: above 0, at most 1. Works nothing where the stream
-    has no epoch: then the new code can begin at once.
+    it is done once, and resumed where `code_version` and the pipeline are the same. `pace` is the part of the time that
+    it may work: above 0, at most 1. Works nothing where the stream has no epoch: then the new code can begin at once.
 
-    Raises `InvalidPipelineError` where readers could not follow, `NotCaughtUpError` where the sources no longer have
-    what the stream has read, and what else ends a run.
+    Raises `InvalidPipelineError` where readers could not follow, or the code does not read all that the stream has
+    read; `NotCaughtUpError` where the sources no longer have it; and what else ends a run.
     """
     root = job.address.open()
     chain = ManifestChain(folder_store(root, job.folder), clock)
@@ -99,7 +118,7 @@ def rebuild(
     if newest is None or newest.epoch == EMPTY or request in newest.rollbacks:
         return True
     try:
-        _Rebuild(job, stream_of, request, pace, hooks, clock, root, chain, beside_of(newest)).to_end(newest)
+        _Rebuild(job, stream_of, request, f"{request} {code_version}", pace, hooks, clock, root, chain).to_end(newest)
     except _StoppedError:
         return False
     return True
@@ -110,12 +129,19 @@ class _Rebuild:
     job: StreamJob
     stream_of: Callable[[str], Stream]
     request: str
+    code: str
+    """Which request, and which code, the rows beside are from."""
     pace: float
     hooks: RebuildHooks
     clock: Clock
     root: ObjectStore
     chain: ManifestChain
-    name: str
+
+    @cached_property
+    def name(self) -> str:
+        newest = self._newest(self.chain)
+        theirs = (name for name in names_beside(newest) if self._may_be_beside(self._chain_of(name), newest))
+        return next(theirs)
 
     @property
     def folder(self) -> str:
@@ -123,7 +149,7 @@ class _Rebuild:
 
     @property
     def beside(self) -> ManifestChain:
-        return ManifestChain(folder_store(self.root, self.folder), self.clock)
+        return self._chain_of(self.name)
 
     @cached_property
     def moves(self) -> Moves:
@@ -132,7 +158,7 @@ class _Rebuild:
     def to_end(self, newest: Manifest) -> None:
         checked = check_stream(self.job)
         check_can_take_over(newest, checked.dataflow.pipeline)
-        self._check_tables(newest, checked)
+        self._check_sources(newest, checked)
         if self.beside.newest() is None:
             fork_empty(self.root, self.chain, newest, self.name)
         for _ in range(PASSES_MAX):
@@ -150,15 +176,36 @@ class _Rebuild:
                 _LOG.warning("the rebuilt stream could not take over yet. stream=%s, reason=%s", self.job.asset, error)
         raise CheckpointError(f"other runs go on with the stream: stop them. stream={self.job.asset}")
 
-    def _check_tables(self, newest: Manifest, checked: CheckedStream) -> None:
-        """Raise `InvalidPipelineError` where the code no longer has a table that the stream began with."""
-        has, read = checked.sources_after_tables, {source.identity for source in checked.sources}
+    def _check_sources(self, newest: Manifest, checked: CheckedStream) -> None:
+        """Raise `InvalidPipelineError` where the code does not read all that the stream has read."""
+        read = {source.identity for source in checked.sources}
         known = positions_gone_on(newest.sources, checked.dataflow.pipeline, self.moves)
-        if missing := [named(each.source) for each in known if each.after_table and each.source in read - has]:
+        if gone := [named(each.source) for each in known if each.source not in read]:
+            raise InvalidPipelineError(
+                "the stream has read sources that the code does not read, or under another name, so nothing shows "
+                'that the rebuilt one has their rows: say moved={"old": "new"} where a folder or a bucket has moved; '
+                "with other sources, begin a stream under another name, with fork(..., epoch=0). "
+                f"stream={self.job.asset}, gone={gone}"
+            )
+        tables = {each.source for each in known if each.after_table} - checked.sources_after_tables
+        if tables:
             raise InvalidPipelineError(
                 "the stream began with a table, whose rows the rebuilt one would lack: give it again, with "
-                f"Stream(df, initial=...). stream={self.job.asset}, sources={missing}"
+                f"Stream(df, initial=...). stream={self.job.asset}, sources={sorted(map(named, tables))}"
             )
+        begun = {each.source for each in beginnings(known)}
+        if new := [named(each.identity) for each in checked.sources if each.begins_now and each.identity not in begun]:
+            raise InvalidPipelineError(
+                "a new source begins at its end, so the rebuilt stream would have none of the rows that it has now: "
+                f"set startingOffsets. stream={self.job.asset}, sources={new}"
+            )
+
+    def _may_be_beside(self, chain: ManifestChain, newest: Manifest) -> bool:
+        there = chain.newest()
+        return there is None or is_beside(there, newest, self.moves)
+
+    def _chain_of(self, name: str) -> ManifestChain:
+        return ManifestChain(folder_store(self.root, folder_of(parts_of_name(name))), self.clock)
 
     def _pass(self, *, is_last: bool = False) -> int:
         """Read all that the sources have; returns how many milliseconds it took."""
@@ -179,16 +226,16 @@ class _Rebuild:
         )
 
     def _opening(self, pipeline: Pipeline) -> Opening:
-        """The opening of the stream beside. If the code has changed since, it starts over."""
+        """The opening of the stream beside. It starts over unless this request has made it, with this code."""
         opening, there = self.job.opening(pipeline), self._newest(self.beside)
-        anew = there.epoch != EMPTY and bool(breaking_changes(there.pipeline, pipeline))
+        goes_on = there.epoch == EMPTY or there.pipeline == pipeline
         return replace(
             opening,
             stream=self.name,
             owner=replace(opening.owner, asset_key=self.name),
             shards=there.shards,
-            from_epoch=EMPTY if anew else None,
-            root_run=f"{self.request} {self.clock.unique()}",
+            from_epoch=EMPTY,
+            root_run=self.code if goes_on else f"{self.code} {self.clock.unique()}",  # each goes back once
             retained=_RETAINED,
             may_fence=None,
         )

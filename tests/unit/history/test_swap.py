@@ -244,6 +244,24 @@ def test_one_that_has_read_less_does_not_take_over(world: World) -> None:
     assert len(swapped.sources[0].files.tail) == 5
 
 
+@pytest.mark.parametrize(("later_ms", "is_behind"), [(-1, True), (0, False), (1, False)])
+def test_one_that_has_read_a_file_before_it_was_replaced_does_not_take_over(
+    world: World, monkeypatch: pytest.MonkeyPatch, later_ms: int, *, is_behind: bool
+) -> None:
+    world.stream.commit(departures({"UA": [2.0]}))
+    [position] = world.beside.positions(3)
+    seen = position.files.tail[-1]
+    seen = replace(seen, modified_ms=seen.modified_ms + later_ms)
+    position = replace(position, files=IndexedList(tail=(*position.files.tail[:-1], seen)))
+    monkeypatch.setattr(world.beside, "positions", lambda batch: (position,))
+    world.beside.commit(departures({"UA": [2.0]}))
+    if not is_behind:
+        assert world.swap().kind is ManifestKind.SWAP
+        return
+    with pytest.raises(NotCaughtUpError, match=r"1 files, the first is file:///data/departures/3\.parquet"):
+        world.swap()
+
+
 def test_one_that_has_read_other_files_does_not_take_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.stream.commit(departures({"UA": [2.0]}))
     elsewhere = replace(SOURCE, address="file:///data/elsewhere")

@@ -77,11 +77,22 @@ def test_an_offset_reaches_another_where_no_number_in_it_is_less(live: object, b
     assert behind(positions[0], positions[1], ()) == ([TOPIC] if is_behind else [])
 
 
-def test_a_source_that_was_not_read_yet_is_no_hindrance_and_one_that_is_gone_is_none() -> None:
+def test_a_source_that_was_not_read_yet_is_no_hindrance_but_one_that_is_gone_is() -> None:
     live, beside = _stream("l", 2), _stream("b", 2)
     assert behind(_at(live, TOPIC, None), _at(beside, TOPIC, None), ()) == []
     assert behind(_at(live, TOPIC, "1"), _at(beside, TOPIC, None), ()) == [TOPIC]
-    assert behind(_at(live, TOPIC, "1"), _at(beside, UPSTREAM, None), ()) == []
+    assert behind(_at(live, TOPIC, "1"), _at(beside, UPSTREAM, None), ()) == [TOPIC]
+
+
+def test_a_topic_of_the_same_name_is_another_one() -> None:
+    live, beside = (_at(_stream(name, 2), TOPIC, '{"trips": {"0": 7}}') for name in ("l", "b"))
+
+    def of_topics(manifest: Manifest, *ids: str) -> Manifest:
+        return replace(manifest, sources=(replace(manifest.sources[0], topics=tuple(("trips", each) for each in ids)),))
+
+    assert behind(of_topics(live, "first"), of_topics(beside, "first"), ()) == []
+    assert behind(of_topics(live, "first"), of_topics(beside, "second"), ()) == [TOPIC]
+    assert behind(of_topics(live, "first"), beside, ()) == [], "brokers before 2.8 have none"
 
 
 def test_a_table_before_the_source_counts_too() -> None:
