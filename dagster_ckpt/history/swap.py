@@ -12,7 +12,8 @@ create fails, and all is done again behind what is newest then.
 """
 
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, FencedError, InvalidPipelineError
@@ -121,19 +122,25 @@ def _unread(
 ) -> Iterator[tuple[str, set[str]]]:
     """The sources with files that the stream has read and the other one has not.
 
-    Where files were moved, each list has the names of its time: then their number, compared before, has to do.
+    Where files were moved, each list has the addresses of its time: then the files' own names, which stay, have to do.
     """
     mine = {position.source: position for position in rebuilt.sources}
     for known in positions_gone_on(newest.sources, rebuilt.pipeline, moves):
         position = mine.get(known.source)
-        if position is None or not files_in(known) or known.moved or position.moved:
+        if position is None or not files_in(known):
             continue
-        read = _files(root, clock, rebuilt, position)
-        files = _files(root, clock, newest, known).items()
-        # A file may have been replaced since the one beside has read it.
-        unread = {path for path, modified_ms in files if path not in read or read[path] < modified_ms}
+        read, files = _files(root, clock, rebuilt, position), _files(root, clock, newest, known)
+        if known.moved or position.moved:
+            unread = set(_names(files) - _names(read))
+        else:
+            # A file may have been replaced since the one beside has read it.
+            unread = {path for path, modified_ms in files.items() if path not in read or read[path] < modified_ms}
         if unread:
             yield known.source.address, unread
+
+
+def _names(files: Iterable[str]) -> Counter[str]:
+    return Counter(path.rpartition("/")[2] for path in files)
 
 
 def _files_missing(address: str, unread: set[str]) -> str:

@@ -14,7 +14,7 @@ from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.history.swap import NotCaughtUpError, swap
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.manifest.manifest import IndexedList, InputSpec, Manifest, ManifestKind, Owner
+from dagster_ckpt.protocol.manifest.manifest import FilesMoved, IndexedList, InputSpec, Manifest, ManifestKind, Owner
 from dagster_ckpt.protocol.object_names import folder_of, pin_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
@@ -259,6 +259,24 @@ def test_one_that_has_read_a_file_before_it_was_replaced_does_not_take_over(
         assert world.swap().kind is ManifestKind.SWAP
         return
     with pytest.raises(NotCaughtUpError, match=r"1 files, the first is file:///data/departures/3\.parquet"):
+        world.swap()
+
+
+@pytest.mark.parametrize(("name", "is_behind"), [("3.parquet", False), ("new.parquet", True)])
+def test_of_files_that_were_moved_the_names_are_compared(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str, *, is_behind: bool
+) -> None:
+    world.stream.commit(departures({"UA": [2.0]}))
+    [position] = world.beside.positions(3)
+    seen = replace(position.files.tail[-1], path=f"file:///now/departures/{name}")
+    files = IndexedList(tail=(*position.files.tail[:-1], seen))
+    position = replace(position, files=files, moved=(FilesMoved("file:/data", "file:/now", 3),))
+    monkeypatch.setattr(world.beside, "positions", lambda batch: (position,))
+    world.beside.commit(departures({"UA": [2.0]}))
+    if not is_behind:
+        assert world.swap().kind is ManifestKind.SWAP
+        return
+    with pytest.raises(NotCaughtUpError, match=r"1 files, the first is 3\.parquet"):
         world.swap()
 
 
