@@ -68,14 +68,20 @@ class StreamUnderTest:
         )
         return run_stream(job, hooks or JobHooks(on_commit=self.epochs.append), self.clock)
 
-    def rebuild(self, function: Function, hooks: RebuildHooks | None = None, mode: Mode = Mode.AVAILABLE_NOW) -> bool:
+    def rebuild(
+        self,
+        function: Function,
+        hooks: RebuildHooks | None = None,
+        mode: Mode = Mode.AVAILABLE_NOW,
+        pace: float = 1.0,
+    ) -> bool:
         """Build the stream a second time alongside, and switch over to it."""
 
         def again(_: str) -> Stream:
             return function(open_session(self.spark))
 
         job = self._job(function, replace(FAST, mode=mode), lambda pipeline: self._opening(pipeline, None))
-        return rebuild(job, again, "rebuild", 1.0, hooks or RebuildHooks(), self.clock)
+        return rebuild(job, again, "rebuild", pace, hooks or RebuildHooks(), self.clock)
 
     def _job(self, function: Function, options: JobOptions, opening: Callable[[Pipeline], Opening]) -> StreamJob:
         return StreamJob(

@@ -45,3 +45,18 @@ def test_windows_stay_open_from_pass_to_pass(spark: SparkSession, tmp_path: Path
     watermark_us, end = stream.history().manifest().watermark_us, DAY + timedelta(hours=1)
     assert watermark_us is not None
     assert (watermark_us >= end.timestamp() * 1e6) is (mode is Mode.AVAILABLE_NOW), "closed as a run closes it"
+
+
+def test_one_that_rests_ends_when_it_is_asked_to(spark: SparkSession, tmp_path: Path) -> None:
+    stream, inbox = StreamUnderTest(spark, tmp_path), tmp_path / "inbox"
+
+    def count(session: SparkSession) -> Stream:
+        rows = session.readStream.schema("k string, at timestamp").parquet(str(inbox))
+        return Stream(rows).key_by("k").aggregate(n=agg.count())
+
+    drop(inbox, 0, minutes(10, 20))
+    stream.run(count)
+    made = list[Progress]()
+    hooks = RebuildHooks(on_progress=made.append, stop_reason=lambda: "enough" if made else None)
+    assert not stream.rebuild(count, hooks=hooks, pace=1e-6), "a rest of days"
+    assert len(stream.history().manifest().ancestors) == 0

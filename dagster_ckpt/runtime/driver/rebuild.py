@@ -47,6 +47,8 @@ SHORT_PASS_MS = 30_000
 """After a pass that takes no longer than this, the live writer is asked to end: the stream stands still in the next."""
 PASSES_MAX = 20
 """A stream that gets rows faster than they are read again is never caught up with."""
+_LOOK_MS = 1_000
+"""How often a rebuild that rests looks whether it is to stop."""
 _RETAINED = 2
 _TRIES_MAX = 3
 
@@ -211,7 +213,7 @@ class _Rebuild:
         """Read all that the sources have; returns how many milliseconds it took."""
         target, began_ms = self._newest(self.chain), self.clock.monotonic_ms()
         result = run_stream(self._job_beside(is_last=is_last), self._hooks(), self.clock)
-        if result.ending is Ending.STOPPED:
+        if result.ending is Ending.STOPPED or self.hooks.stop_reason() is not None:
             raise _StoppedError
         check_caught_up(self.root, self.clock, target, result.manifest, self.moves)
         return self.clock.monotonic_ms() - began_ms
@@ -247,7 +249,7 @@ class _Rebuild:
             manifest = epoch.manifest
             rows = manifest.statistics.total_rows_in
             self.hooks.on_progress(Progress(self.name, manifest.epoch, rows, lag[0]))
-            self.clock.sleep_ms(round(epoch.epoch_ms * (1 / self.pace - 1)))
+            self._rest(round(epoch.epoch_ms * (1 / self.pace - 1)))
 
         def measured(found: Lag | None) -> None:
             lag[0] = found
@@ -267,6 +269,13 @@ class _Rebuild:
             on_lag=measured,
             on_skipped=skipped,
         )
+
+    def _rest(self, for_ms: int) -> None:
+        """Leave the time to others, unless something asks to stop."""
+        end_ms = self.clock.monotonic_ms() + for_ms
+        while (left_ms := end_ms - self.clock.monotonic_ms()) > 0 and self.hooks.stop_reason() is None:
+            self.clock.sleep_ms(min(left_ms, _LOOK_MS))
+            self.hooks.on_idle()
 
     def _end_the_writer(self) -> None:
         """Ask the live writer to end at its next epoch, and wait until it has; one that has died has ended too."""
