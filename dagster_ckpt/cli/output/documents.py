@@ -11,7 +11,7 @@ from dagster_ckpt.cli.request import Document
 from dagster_ckpt.history import Collected, EpochInfo, PinInfo, UpstreamInfo, Verification, WriterInfo
 from dagster_ckpt.operators.explained.explanation import Explanation
 from dagster_ckpt.operators.explained.kept import Kept
-from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition, StateTableSpec
+from dagster_ckpt.protocol.manifest.manifest import Ancestor, Manifest, SourceIdentity, SourcePosition, StateTableSpec
 from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, files_of
 
 
@@ -80,7 +80,7 @@ def show(
         "table_files": sum(index.entries for index in manifest.files.index) + len(manifest.files.tail),
         "sources": [_source(position) for position in manifest.sources],
         "total_late_rows": manifest.statistics.total_late_rows,
-        "ancestors": [asdict(ancestor) for ancestor in manifest.ancestors],
+        "ancestors": [_ancestor(ancestor) for ancestor in manifest.ancestors],
         "consumed": [asdict(consumed) for consumed in manifest.consumed],
         "backfill": asdict(manifest.backfill),
         "sinks": [asdict(mark) for mark in manifest.sinks],
@@ -206,6 +206,16 @@ def _step(number: int, manifest: Manifest) -> Document:
         ],
         "state": [_state(spec, manifest) for spec in pipeline.all_tables if spec.name in names],
         "work": None if (did := manifest.work_of(number)) is None else asdict(did),
+    }
+
+
+def _ancestor(ancestor: Ancestor) -> Document:
+    """Without its columns: those of the stream are in `pipeline`."""
+    return {
+        "uuid": ancestor.uuid,
+        "stream": ancestor.stream,
+        "epoch": ancestor.epoch,
+        "swapped": ancestor.swapped,
     }
 
 

@@ -44,6 +44,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     EpochRange,
     FileSeen,
     FilesMoved,
+    Handover,
     IndexedList,
     IndexRef,
     InputSpec,
@@ -291,11 +292,12 @@ def _are_read_back(value: Json, shards: tuple[tuple[RunRef, ...], ...]) -> bool:
     )
 
 
+_HANDOVER = Record(Handover, {"epoch": COUNT, "before": PIPELINE, "after": PIPELINE}).codec()
 _ANCESTOR = Record(
     Ancestor,
-    {"uuid": TEXT, "stream": TEXT, "epoch": COUNT, "swapped": BOOLEAN},
-    added={"swapped": False},
-    sparse={"swapped"},
+    {"uuid": TEXT, "stream": TEXT, "epoch": COUNT, "swapped": BOOLEAN, "handover": optional(_HANDOVER)},
+    added={"swapped": False, "handover": None},
+    sparse={"swapped", "handover"},
 ).codec()
 _NO_SHARD_TIMES = {"count": 0, "shard": [], "host": [], "milliseconds": [], "rows_in": []}
 _NO_STEPS = {"count": 0, "rows_in": [], "rows_out": [], "late_rows": [], "milliseconds": []}

@@ -373,16 +373,30 @@ class SinkMark:
 
 
 @dataclass(frozen=True, slots=True)
+class Handover:
+    """The epoch in which a rebuilt stream took over, and the last steps before and after, with their columns alone.
+
+    Each has names of its own inside. Readers, who go on, know a column by the name that both have for it in the table.
+    """
+
+    epoch: Epoch
+    before: Pipeline
+    after: Pipeline
+
+
+@dataclass(frozen=True, slots=True)
 class Ancestor:
     """A stream whose files this one may name, and the epoch that was taken from it.
 
     `swapped`: it was built beside this one and took its place, so the pin that keeps its files is one of several.
+    `handover` says when and with which columns; None also where an older release did that.
     """
 
     uuid: StreamUuid
     stream: str
     epoch: Epoch
     swapped: bool = False
+    handover: Handover | None = None
 
     def pin_of(self, stream: StreamUuid) -> str:
         """The name of the pin in the ancestor's folder that keeps its files for the stream which has this ancestor."""

@@ -131,7 +131,8 @@ def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
         ),
         sources=sources_elsewhere(shown),
         sinks=(),
-        ancestors=tuple(replace(each, swapped=False) for each in forking.ancestors),  # the fork has pins of its own
+        # The fork has pins of its own, and no reader from before the swaps.
+        ancestors=tuple(replace(each, swapped=False, handover=None) for each in forking.ancestors),
         retained=(Retained(Epoch(FIRST), FIRST, stamp.time_ms),),
         abandoned=(),
         rollbacks=(),

@@ -15,13 +15,20 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 
 _FORMERLY = b"dagster_ckpt.formerly"
 """In the metadata of a column of a table that only grows: the names that it has in older files, the newest first."""
 
+_FUNCTIONS = ("aggregates", "functions")
+"""The parameters that are functions, each with the name of its result."""
+
 Renames = Mapping[str, str]
 """Old names of columns and their new ones: no name is on both sides, and each is there once."""
+
+States = Sequence[tuple[Pipeline, Pipeline]]
+"""A pipeline at the beginning and at the end of each state that a stream has had; a swap is between two of them."""
 
 
 def own_names(was: Pipeline, now: Pipeline, renames: Renames) -> dict[str, str]:
@@ -65,26 +72,68 @@ def named_as(shown: Manifest, newest: Manifest) -> Manifest:
     So a change log has one name for a column, over a rename too. A column is the same if the last step has it under the
     same name of its own, made by the same function: `a0` of a query is another one where its aggregates have changed.
     Of a table that only grows it is the same if the newest manifest says so: its files have names. A stream that was
-    rebuilt meanwhile has columns of its own, which readers know by the names that they see: those stay.
+    rebuilt meanwhile has columns of its own: over the swap a column is the same if it has the same name in the table.
     """
-    was, now = shown.pipeline, newest.pipeline
+    was = shown.pipeline
     if was.appends:
-        return replace(shown, pipeline=replace(was, output=under_names_of(was.output, now.output)))
-    if was.columns == now.columns or was.operator != now.operator or now.appends or _is_rebuilt(shown, newest):
-        return shown
-    there, same = set(now.own.output.names), dict[str, str]()
-    for own in was.own.output.names:
-        is_same = own in there and _made_by(was, own) == _made_by(now, own)
-        same[own] = now.name_of(own) if is_same else was.name_of(own)
-    if len(set(same.values())) < len(same):
-        return shown  # a name that one column had then, and another has now
-    names = {was.name_of(own): name for own, name in same.items()}
+        return replace(shown, pipeline=replace(was, output=under_names_of(was.output, newest.pipeline.output)))
+    if was.columns == newest.pipeline.columns and shown.ancestors == newest.ancestors:
+        return shown  # as nearly all are
+    names = _newest_names(was, _states(shown, newest))
+    if all(old == name for old, name in names.items()) or len(set(names.values())) < len(names):
+        return shown  # also where one column had a name then, and another has it now
     output = pa.schema([_renamed(field, names[field.name]) for field in was.output])
-    return replace(shown, pipeline=replace(was, output=output, columns=tuple(same.items())))
+    columns = tuple((own, names[was.name_of(own)]) for own in was.own.output.names)
+    return replace(shown, pipeline=replace(was, output=output, columns=columns))
 
 
-def _is_rebuilt(shown: Manifest, newest: Manifest) -> bool:
-    return any(each.swapped for each in newest.ancestors if each not in shown.ancestors)
+def columns_alone(pipeline: Pipeline) -> Pipeline:
+    """The last step with what `named_as` compares, and nothing else."""
+    parameters = {name: pipeline.parameters[name] for name in _FUNCTIONS if name in pipeline.parameters}
+    return replace(pipeline, parameters=parameters, inputs=(), keys=(), tables=(), before=())
+
+
+def _states(shown: Manifest, newest: Manifest) -> States:
+    """The states from the one of `shown` to that of `newest`; none where it is not known how one became the other.
+
+    What a rollback left behind is not between them. A change of the steps abandons all epochs too, but goes on with the
+    state: so of an abandoned epoch it is known only where all swaps are before it and none was abandoned.
+    """
+    swaps = [(each, each.handover) for each in newest.ancestors if each.swapped]
+    undone = [each for each, its in swaps if its is not None and is_abandoned(newest, its.epoch)]
+    if is_abandoned(newest, shown.epoch):
+        since = [each for each in swaps if each[0] in undone or each[0] not in shown.ancestors]
+        return [] if since else [(shown.pipeline, newest.pipeline)]
+    handovers = [its for each, its in swaps if each not in undone and each not in shown.ancestors]
+    known = [each for each in handovers if each is not None]
+    if len(known) < len(handovers):
+        return []
+    begins = [shown.pipeline, *(each.after for each in known)]
+    ends = [*(each.before for each in known), newest.pipeline]
+    return list(zip(begins, ends, strict=True))
+
+
+def _newest_names(was: Pipeline, states: States) -> dict[str, str]:
+    """For each column of the table the name that it had last."""
+    names = {name: name for name in was.output.names}
+    there = names
+    for first, last in states:
+        new = _names_at_end(first, last)
+        there = {name: new[then] for name, then in there.items() if then in new}
+        names = {**names, **there}
+    return names
+
+
+def _names_at_end(first: Pipeline, last: Pipeline) -> dict[str, str]:
+    """The columns that a table still has at the end, by the names that it had for them at the beginning."""
+    if first.operator != last.operator or last.appends:
+        return {}
+    there = set(last.own.output.names)
+    return {
+        first.name_of(own): last.name_of(own)
+        for own in first.own.output.names
+        if own in there and _made_by(first, own) == _made_by(last, own)
+    }
 
 
 def with_former_names(asset: str, was: Pipeline, now: Pipeline, renames: Renames) -> pa.Schema:
@@ -179,12 +228,8 @@ def _with_former(field: pa.Field, names: Sequence[str]) -> pa.Field:
 
 def _made_by(step: Pipeline, column: str) -> list[Any]:
     """The function of the step that makes a column of its output; none makes one that is only passed on."""
-    functions: Any = [*_listed(step, "aggregates"), *_listed(step, "functions")]
-    return [each for each in functions if each["name"] == column]
-
-
-def _listed(step: Pipeline, parameter: str) -> Any:
-    return step.parameters.get(parameter, ())
+    functions: Any = [step.parameters.get(name, ()) for name in _FUNCTIONS]
+    return [each for listed in functions for each in listed if each["name"] == column]
 
 
 def _outputs(pipeline: Pipeline) -> set[str]:

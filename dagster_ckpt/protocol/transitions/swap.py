@@ -18,6 +18,7 @@ from dagster_ckpt.protocol.json_codec import Json
 from dagster_ckpt.protocol.manifest.manifest import (
     Ancestor,
     ChangeRef,
+    Handover,
     Manifest,
     ManifestKind,
     Owner,
@@ -28,6 +29,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
 )
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.edits import ROLLBACKS_MAX, Stamp, following, runs_elsewhere, sources_elsewhere
+from dagster_ckpt.protocol.transitions.renamed_columns import columns_alone
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 from dagster_ckpt.widening import widens
 
@@ -69,7 +71,7 @@ def swapped(parent: Manifest, rebuilt: Manifest, changes: tuple[ChangeRef, ...],
         sources=sources,
         consumed=consumed_of(sources),
         backfill=backfill_of(sources),
-        ancestors=(*parent.ancestors, ancestor_of(rebuilt)),
+        ancestors=(*parent.ancestors, replace(ancestor_of(rebuilt), handover=handover(parent, rebuilt))),
         statistics=replace(
             after,
             rows_in=0,
@@ -95,6 +97,11 @@ def swapped(parent: Manifest, rebuilt: Manifest, changes: tuple[ChangeRef, ...],
 def ancestor_of(rebuilt: Manifest) -> Ancestor:
     """The stream that was built beside another, among that one's ancestors."""
     return Ancestor(rebuilt.uuid, rebuilt.stream, rebuilt.epoch, swapped=True)
+
+
+def handover(parent: Manifest, rebuilt: Manifest) -> Handover:
+    """What readers need to know a column over the swap, whatever names it gets later."""
+    return Handover(Epoch(parent.version + 1), columns_alone(parent.pipeline), columns_alone(rebuilt.pipeline))
 
 
 def cannot_take_over(before: Pipeline, after: Pipeline) -> list[str]:

@@ -13,6 +13,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.history.swap import NotCaughtUpError, swap
 from dagster_ckpt.operators import RunningAggregate, agg
+from dagster_ckpt.operators.kept_names import with_own_names
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import FilesMoved, IndexedList, InputSpec, Manifest, ManifestKind, Owner
 from dagster_ckpt.protocol.object_names import folder_of, pin_name
@@ -38,10 +39,11 @@ class Killed(BaseException):
     """The process is no more."""
 
 
-def _other_aggregate(**more: agg.Aggregation) -> RunningAggregate:
-    """Flights, and the least delay in the place of the mean, by carrier."""
+def _other_aggregate(key: str = "carrier", **more: agg.Aggregation) -> RunningAggregate:
+    """Flights, and the least delay in the place of the mean, by carrier; `key` is the code's name for that."""
     aggregations = {"flights": agg.count(), "least": agg.min("dep_delay"), **more}
-    return RunningAggregate.build(("carrier",), aggregations, InputSpec((SOURCE,), DEPARTURES))
+    rows = DEPARTURES.set(0, DEPARTURES.field("carrier").with_name(key))
+    return RunningAggregate.build((key,), aggregations, InputSpec((SOURCE,), rows))
 
 
 @dataclass
@@ -126,6 +128,24 @@ def test_the_stream_shows_what_was_built_beside_it_and_its_log_the_difference(wo
         for carrier, least in (("AA", -1.0), ("DL", 4.0), ("UA", 1.0))
         for kind in ("update_postimage", "update_preimage")
     ]
+
+
+def test_a_column_renamed_after_the_swap_has_one_name_for_readers_from_before_it(world: World) -> None:
+    before = world.stream.writer.manifest.epoch - 1
+    world.swap()
+    world.stream.close()
+    renamed = with_own_names(_other_aggregate("airline"), {"airline": "carrier"}, None)
+    assert renamed is not None
+    follower = MadeStream(world.url, NAME, renamed)
+    follower.commit(departures({"UA": [0.5]}))
+    log = world.history.changes(before, columns=["airline", "flights"]).to_pylist()
+    kinds = sorted((row["_epoch"] - before, row["airline"], row["_change_type"], row["flights"]) for row in log)
+    assert [(row[0], row[1]) for row in kinds] == [
+        *[(1, "AA")] * 2,
+        *[(2, airline) for airline in ("AA", "AA", "DL", "DL", "UA", "UA")],
+        *[(4, "UA")] * 2,
+    ], "those of the old stream, the difference, and those of the new one"
+    follower.close()
 
 
 def test_rows_that_are_equal_in_what_both_have_are_no_change(tmp_path: Path) -> None:

@@ -6,8 +6,16 @@ import pyarrow as pa
 
 from dagster_ckpt.cli.json_text import json_text
 from dagster_ckpt.cli.output import documents
+from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import EpochInfo
+from dagster_ckpt.history.swap import swap
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.folder import stream_folder
+from dagster_ckpt.storage.writer.opening import Opening
 from tests.unit.cli.conftest import Command
+from tests.unit.history.made_streams import MadeStream, departures
+from tests.worlds.streams import a_holder
 
 INFO = {
     "stream",
@@ -78,6 +86,22 @@ def test_show_has_the_pipeline_the_state_and_the_sources(command: Command) -> No
     assert found["state"][0]["rows"] == 2
     assert found["sources"][0]["files_seen"] == 1
     assert found["changes"]["rows"] == 2
+
+
+def test_show_has_the_streams_that_were_rebuilt_without_their_columns(command: Command, url: str) -> None:
+    beside = MadeStream(url, "flights/delays/~rebuild-1")
+    for _ in range(2):
+        beside.commit(departures({"UA": [1.0]}))
+    beside.close()
+    root, clock = open_store(url), SystemClock()
+    live, rebuilt = (ManifestChain(stream_folder(root, name), clock) for name in ("flights/delays", beside.name))
+    newest = live.newest()
+    assert newest is not None
+    opening = Opening(newest.stream, newest.owner, newest.pipeline, newest.shards, a_holder(), "rebuild")
+    swap(root, live, rebuilt, opening)
+    [ancestor] = json.loads(command("show", "flights/delays", "--json").stdout)["ancestors"]
+    uuid = beside.writer.manifest.uuid
+    assert ancestor == {"uuid": uuid, "stream": beside.name, "epoch": beside.writer.manifest.epoch, "swapped": True}
 
 
 def test_read_has_all_rows_or_as_many_as_asked_for(command: Command) -> None:

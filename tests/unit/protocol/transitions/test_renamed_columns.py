@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.ids import Epoch, StreamUuid
+from dagster_ckpt.ids import Epoch, StreamUuid, Version
 from dagster_ckpt.protocol.manifest.codec import decode_manifest, encode_manifest
-from dagster_ckpt.protocol.manifest.manifest import Ancestor, Manifest, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Ancestor, EpochRange, Manifest, Pipeline
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.protocol.transitions.renamed_columns import (
     check_renames,
@@ -18,6 +18,7 @@ from dagster_ckpt.protocol.transitions.renamed_columns import (
     own_names,
     with_former_names,
 )
+from dagster_ckpt.protocol.transitions.swap import ancestor_of, handover
 from tests.worlds.manifests import PIPELINE, a_manifest
 
 TEXT = pa.string()
@@ -116,21 +117,104 @@ def test_a_rebuilt_stream_has_columns_of_its_own() -> None:
     was = shown(step("delay", "n", delay="minutes"))
     now = shown(step("minutes", "n", "delay"))  # the last one is new, and had no other name
     assert named_as(was, now).pipeline.output.names == ["delay", "n"], "in a stream that kept its state"
-    swapped = Ancestor(StreamUuid("2" * 32), "counts/~rebuild-1", Epoch(9), swapped=True)
+    swapped = Ancestor(StreamUuid("2" * 32), "counts/~rebuild-1", Epoch(9), swapped=True)  # as releases wrote it
     rebuilt = replace(now, ancestors=(swapped,))
     assert named_as(was, rebuilt) == was
     renamed = replace(rebuilt, pipeline=step("minutes", "n", "delay", n="count"))
     assert named_as(rebuilt, renamed).pipeline.output.names == ["minutes", "count", "delay"], "renamed since"
 
 
-def test_a_place_in_a_query_is_another_column_once_its_aggregates_have_changed() -> None:
-    def query(function: str, name: str) -> Pipeline:
-        spelled = [{"name": "a0", "function": function, "column": "v"}]
-        return replace(step("k0", "a0", k0="carrier", a0=name), parameters={"aggregates": spelled})
+def query(function: str, **names: str) -> Pipeline:
+    """A query's aggregate by carrier, its columns known by their places."""
+    spelled = [{"name": "a0", "function": function, "column": "v"}]
+    return replace(step("k0", "a0", **names), parameters={"aggregates": spelled})
 
-    before = shown(query("sum", "total"))
-    assert named_as(before, shown(query("sum", "all"))).pipeline.output.names == ["carrier", "all"]
-    assert named_as(before, shown(query("max", "most"))) == before
+
+def swap_after(before: Manifest, rebuilt: Pipeline, epoch: int) -> Manifest:
+    """The stream as it is once a rebuilt one has taken over in this epoch."""
+    parent = replace(before, version=Version(epoch - 1))
+    number = len(before.ancestors) + 1
+    beside = replace(before, uuid=StreamUuid(f"{number}" * 32), stream=f"counts/~rebuild-{number}", pipeline=rebuilt)
+    added = replace(ancestor_of(beside), handover=handover(parent, beside))
+    after = replace(parent, version=Version(epoch), epoch=Epoch(epoch), pipeline=rebuilt)
+    return replace(after, ancestors=(*before.ancestors, added))
+
+
+def later(manifest: Manifest, pipeline: Pipeline) -> Manifest:
+    return replace(manifest, epoch=Epoch(manifest.epoch + 1), pipeline=pipeline)
+
+
+@pytest.mark.parametrize(
+    ("was", "end", "rebuilt", "now", "names"),
+    [
+        (step("k", "n"), step("k", "n"), step("k", "n"), step("k", "n", k="key"), ["key", "n"]),
+        (step("k", "n"), step("k", "n", k="id"), step("id", "n"), step("id", "n", id="key"), ["key", "n"]),
+        (step("k", "n"), step("k", "n", k="id"), step("id", "n"), step("id", "n"), ["id", "n"]),
+        (step("k", "n", k="id"), step("k", "n", k="id"), step("k", "id"), step("k", "id", k="x"), ["id", "n"]),
+        (step("k", "n"), step("k", "n"), step("k", "m"), step("k", "m", m="n"), ["k", "n"]),
+        (step("k", "n"), step("k", "n"), step("k", "m"), step("k", "m", k="n", m="m"), ["k", "n"]),  # taken: unchanged
+        (step("k", "n"), step("k", "n"), step("n", "k"), step("n", "k", n="k", k="n"), ["n", "k"]),
+        (step("k", "n"), step("k", "n"), query("sum", k0="k", a0="n"), query("sum", k0="id", a0="m"), ["id", "m"]),
+        (step("k", "n"), step("k", "n"), query("sum", k0="k", a0="n"), query("max", k0="id", a0="m"), ["id", "n"]),
+        (replace(step("k"), operator="over"), step("k"), step("k"), step("k", k="key"), ["k"]),
+    ],
+)
+def test_over_a_swap_a_column_is_known_by_its_name_in_the_table(
+    was: Pipeline, end: Pipeline, rebuilt: Pipeline, now: Pipeline, names: list[str]
+) -> None:
+    before = shown(was)
+    swap = swap_after(later(before, end), rebuilt, 10)
+    named = named_as(before, later(swap, now)).pipeline
+    assert named.output.names == names
+    assert named.own == was.own
+
+
+def test_a_rename_is_followed_over_several_swaps() -> None:
+    before = shown(step("a", "n"))
+    first = swap_after(before, step("a", "n"), 10)
+    second = swap_after(later(first, step("a", "n", a="b")), step("b", "n"), 20)
+    newest = later(second, step("b", "n", b="c"))
+    names = [named_as(each, newest).pipeline.output.names for each in (before, first, second)]
+    assert names == [["c", "n"]] * 3
+    dropped = swap_after(later(first, step("a", "n", a="b")), step("n"), 20)
+    back = later(dropped, step("n", "a", n="b", a="a"))
+    assert named_as(before, back) == before, "the table's `b` is another one by now"
+
+
+def test_a_swap_that_a_rollback_left_behind_is_not_between() -> None:
+    before = shown(step("k", "n"))
+    swap = swap_after(before, step("n", "k", n="k", k="n"), 10)
+    back = replace(swap, pipeline=before.pipeline, epoch=before.epoch, abandoned=(EpochRange(Epoch(10), Epoch(10)),))
+    newest = later(back, step("k", "n", k="key"))
+    assert named_as(before, newest).pipeline.output.names == ["key", "n"]
+    assert named_as(back, newest).pipeline.output.names == ["key", "n"]
+    assert named_as(swap, newest) == swap, "its state was another one"
+    again = swap_after(newest, step("key", "n"), 20)
+    assert named_as(before, again).pipeline.output.names == ["key", "n"]
+    assert named_as(before, later(again, step("key", "n", key="id"))).pipeline.output.names == ["id", "n"]
+
+
+def test_epochs_that_changed_steps_abandoned_keep_their_names() -> None:
+    """The state went on, so the swap holds, although its epoch is abandoned too."""
+    before = replace(shown(step("k", "n")), epoch=Epoch(5))
+    swap = swap_after(before, step("n", "k", n="k", k="n"), 10)
+    restarted = replace(swap, epoch=Epoch(12), abandoned=(EpochRange(Epoch(1), Epoch(11)),))
+    newest = later(restarted, step("n", "k", n="key", k="n"))
+    assert named_as(before, newest) == before
+    assert named_as(restarted, newest).pipeline.output.names == ["key", "n"]
+
+
+def test_the_manifest_remembers_what_took_over() -> None:
+    swap = swap_after(shown(step("k", "n", k="id")), query("sum", k0="id", a0="n"), 10)
+    again = decode_manifest(encode_manifest(swap), "manifest")
+    assert again == swap
+    assert again.ancestors[-1].handover == swap.ancestors[-1].handover is not None
+
+
+def test_a_place_in_a_query_is_another_column_once_its_aggregates_have_changed() -> None:
+    before = shown(query("sum", k0="carrier", a0="total"))
+    assert named_as(before, shown(query("sum", k0="carrier", a0="all"))).pipeline.output.names == ["carrier", "all"]
+    assert named_as(before, shown(query("max", k0="carrier", a0="most"))) == before
 
 
 def appended(*names: str, type_: pa.DataType = TEXT) -> Pipeline:
