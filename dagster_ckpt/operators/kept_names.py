@@ -14,7 +14,7 @@ from dagster_ckpt.operators.rows import changes_from, deduplicate
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.inputs import KEYS
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns
-from dagster_ckpt.protocol.manifest.manifest import Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 Own = Mapping[str, str]
 """Names in the code, each with the one that the state has; a name that is not there is the same in both."""
@@ -50,14 +50,19 @@ def own_code(code: object, own: Own) -> object:
 
 def _under(pipeline: Pipeline, own: Own) -> Pipeline:
     """The fingerprint under other names. The operator derives its state tables again when it is built from it."""
-    inputs = (replace(each, schema=_schema(each.schema, own)) for each in pipeline.inputs)
     return replace(
         pipeline,
-        inputs=tuple(inputs),
+        inputs=tuple(_input(each, own) for each in pipeline.inputs),
         keys=tuple(own.get(key, key) for key in pipeline.keys),
         parameters={name: _parameter(pipeline, name, value, own) for name, value in pipeline.parameters.items()},
         output=_schema(pipeline.output, own),
     )
+
+
+def _input(read: InputSpec, own: Own) -> InputSpec:
+    """It remembers the code's names: the output, which has both too, may lack a column that is only read."""
+    columns = tuple((own[name], name) for name in read.schema.names if own.get(name, name) != name)
+    return replace(read, schema=_schema(read.schema, own), columns=columns)
 
 
 def _schema(schema: pa.Schema, own: Own) -> pa.Schema:

@@ -214,9 +214,16 @@ POSITION = Record(
 ).codec()
 _INPUT = Record(
     InputSpec,
-    {"sources": sequence(SOURCE), "schema": SCHEMA, "step": optional(COUNT), "behind_us": COUNT, "work": TEXT},
-    added={"step": None, "behind_us": 0, "work": ""},
-    sparse={"step", "behind_us", "work"},
+    {
+        "sources": sequence(SOURCE),
+        "schema": SCHEMA,
+        "step": optional(COUNT),
+        "behind_us": COUNT,
+        "work": TEXT,
+        "columns": sequence(pair(TEXT, TEXT)),
+    },
+    added={"step": None, "behind_us": 0, "work": "", "columns": []},
+    sparse={"step", "behind_us", "work", "columns"},
 ).codec()
 _TABLE = Record(
     StateTableSpec,

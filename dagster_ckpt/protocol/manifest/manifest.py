@@ -230,7 +230,8 @@ class InputSpec:
 
     It reads sources, or the changes of an earlier step: that of the number `step`. Their watermark is `behind_us`
     behind that of the earlier step. `work` is the text of what a query has Spark do with the rows before the operator
-    gets them; empty where it does nothing, or where no query says so.
+    gets them; empty where it does nothing, or where no query says so. `columns` has those that have another name in the
+    code: each with the name that it has here, then that one.
     """
 
     sources: tuple[SourceIdentity, ...]
@@ -238,6 +239,7 @@ class InputSpec:
     step: int | None = None
     behind_us: int = 0
     work: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 DELIVERY = "delivery"

@@ -1,8 +1,8 @@
 """Which columns of a step the code has under new names, so that its state keeps the old ones.
 
 The user says once which columns were renamed (`renamed={"old": "new"}`). A step then works under the names that its
-state has, and `Pipeline.columns` has both names of each column of its output. So the newest manifest remembers every
-rename, and a column that was renamed twice is still known.
+state has. `Pipeline.columns` has both names of each column of its output, and `InputSpec.columns` those of the columns
+that it reads. So the newest manifest remembers every rename, and a column that was renamed twice is still known.
 """
 
 import json
@@ -41,7 +41,8 @@ def own_names(was: Pipeline, now: Pipeline, renames: Renames) -> dict[str, str]:
     if now.columns or was.operator != now.operator:
         return {}  # the columns of a query are known by their places
     here, there = _names(now), _names(was.own)
-    shown = [was.name_of(own) for own in there]
+    known = dict(was.columns) | {own: name for each in was.inputs for own, name in each.columns}
+    shown = [known.get(own, own) for own in there]
     names = zip(_renamed_names(shown, here, renames), there, strict=True)
     found = {name: own for name, own in names if name in here and name != own}
     return {**found, **_moved_aside(found, here, there)}

@@ -1,6 +1,7 @@
 """An operator under the names that its state has, where the code has new ones."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,11 +11,14 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import RunningAggregate, agg, from_pipeline
 from dagster_ckpt.operators.kept_names import own_code, with_own_names
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
-from dagster_ckpt.protocol.manifest.manifest import DELIVERY, Pipeline
+from dagster_ckpt.protocol.manifest.codec import decode_manifest, encode_manifest
+from dagster_ckpt.protocol.manifest.manifest import DELIVERY, InputSpec, Pipeline
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+from dagster_ckpt.protocol.transitions.renamed_columns import own_names
 from tests.unit.operators.dict_state import DictState
 from tests.unit.operators.explained.explained_pipelines import APPENDS, K, pipelines
 from tests.unit.operators.streams import colliding, context
+from tests.worlds.manifests import a_manifest
 
 OF_TASKS = {name: each for name, each in pipelines().items() if each.operator not in ("append", "process", DELIVERY)}
 COLUMNS = ("k", "v", "at", "w", "bt", "n", "total", "most", "different", "half", "place", "before")
@@ -45,8 +49,45 @@ def test_with_both_names_it_has_the_state_that_it_had(name: str) -> None:
     now = with_own_names(was.inner, CODE, None)
     assert now is not None
     assert breaking_changes(OF_TASKS[name].own, now.pipeline) == ()
-    assert now.inner.pipeline == from_pipeline(OF_TASKS[name].own).pipeline
+    assert without_names(now.inner.pipeline) == from_pipeline(OF_TASKS[name].own).pipeline
     assert from_pipeline(now.pipeline).pipeline == now.pipeline, "it is rebuilt from its fingerprint"
+
+
+@pytest.mark.parametrize("name", OF_TASKS)
+def test_the_fingerprint_has_both_names_of_all_that_is_read(name: str) -> None:
+    """So the next start knows the columns that are in the state alone, without being told again."""
+    declared = OF_TASKS[name].own
+    was = with_own_names(from_pipeline(declared), OWN, None)
+    assert was is not None
+    stored = decode_manifest(encode_manifest(a_manifest(pipeline=was.pipeline)), "manifest").pipeline
+    assert stored == was.pipeline
+    read = {column for each in declared.inputs for column in each.schema.names}
+    known = own_names(stored, declared, {})
+    assert {column: known.get(column) for column in read} == {column: OWN.get(column) for column in read}
+    assert set(declared.output.names) & OWN.keys() <= known.keys()
+
+
+def test_a_column_that_is_only_read_is_renamed_twice() -> None:
+    def mean_of(column: str) -> RunningAggregate:
+        rows = pa.schema([("k", pa.string()), (column, pa.float64())])
+        return RunningAggregate.build(K, {"mean": agg.avg(column)}, InputSpec((), rows))
+
+    def started(stored: Pipeline, column: str, renames: dict[str, str]) -> Pipeline:
+        operator = mean_of(column)
+        under = with_own_names(operator, own_names(stored, operator.pipeline, renames), None)
+        assert under is not None
+        assert breaking_changes(stored, under.pipeline) == ()
+        return under.pipeline
+
+    stored = mean_of("dep_delay").pipeline
+    for column, renames in (("delay", {"dep_delay": "delay"}), ("delay", {}), ("minutes", {"delay": "minutes"})):
+        stored = started(stored, column, renames)
+        assert stored.inputs[0].columns == (("dep_delay", column),)
+    assert own_names(stored, mean_of("dep_delay").pipeline, {}) == {}, "the code from before"
+
+
+def without_names(pipeline: Pipeline) -> Pipeline:
+    return replace(pipeline, inputs=tuple(replace(each, columns=()) for each in pipeline.inputs))
 
 
 def test_rows_are_found_under_the_old_name() -> None:
