@@ -60,6 +60,29 @@ def test_aggregates_change_and_a_column_gets_wider(spark: SparkSession, tmp_path
     }
 
 
+def test_an_aggregate_goes_back_over_a_rebuild_to_what_it_had_counted(spark: SparkSession, tmp_path: Path) -> None:
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    folder.mkdir()
+
+    def code(**more: agg.Aggregation) -> Callable[[SparkSession], Stream]:
+        return lambda session: reading(session, folder, "k string, v long").key_by("k").aggregate(n=agg.count(), **more)
+
+    def drop(number: int, value: int) -> None:
+        input_files.drop(folder, number, pa.table({"k": ["a"], "v": [value]}))
+
+    later = code(most=agg.max("v", since="now"))
+    drop(0, 100)
+    stream.run(code())
+    drop(1, 50)
+    epoch = stream.run(later).manifest.epoch
+    assert by_key(stream) == {"a": {"n": 2, "most": 50}}
+    assert stream.rebuild(code(most=agg.max("v", since="now"), least=agg.min("v")))
+    assert by_key(stream) == {"a": {"n": 2, "most": 100, "least": 50}}
+    drop(2, 5)
+    stream.run(later, from_epoch=epoch)
+    assert by_key(stream) == {"a": {"n": 3, "most": 50}}
+
+
 def test_sessions_that_merge_over_the_change(spark: SparkSession, tmp_path: Path) -> None:
     def sessions(rows: Stream, **more: agg.Aggregation) -> Stream:
         timed = rows.with_watermark("at", "1 hour").key_by("k").window(session_window("10 minutes"), early=True)

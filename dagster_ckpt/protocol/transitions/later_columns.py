@@ -1,11 +1,15 @@
 """The names of state columns that begin later than their table.
 
-Each name ends with the number of the epoch after which the column begins. A stream never uses a number twice, so a
-column that is dropped and added again gets a new name, and the old values that files still hold are ignored.
+Each name ends with the number of the epoch after which the column begins, 0 where it begins with the stream. A stream
+never uses a greater number twice, so a column that is dropped and added again gets a new name, and the old values that
+files still hold are ignored. A stream that is rebuilt beside another counts its own epochs, and names only its own
+files; after the swap all new numbers are above those of both. So where a stream goes on with an epoch, a column keeps
+the number that it has in that one, whatever number it has in later ones.
 """
 
 import re
 
+from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 
 _LATER = re.compile(r" since (\d+)$")
@@ -28,9 +32,15 @@ def beginnings(pipeline: Pipeline) -> frozenset[int]:
     return frozenset(number for number in begun if number is not None)
 
 
-def next_beginning(newest: Manifest | None) -> int:
+def beginning_after(shown: Manifest | None, newest: Manifest | None) -> int:
+    """The number with which columns begin after the epoch of `shown`, with which the stream goes on; None: epoch 0.
+
+    After epoch 0 it is 0, whatever the stream has been before: it has no files.
+    """
+    return 0 if shown is None or shown.epoch == EMPTY or newest is None else next_beginning(newest)
+
+
+def next_beginning(newest: Manifest) -> int:
     """The number with which columns begin now: that of no earlier beginning in the stream or its ancestors."""
-    if newest is None:
-        return 0
     abandoned = (each.last for each in newest.abandoned)
     return max((newest.epoch, *abandoned)) + sum(ancestor.epoch for ancestor in newest.ancestors)

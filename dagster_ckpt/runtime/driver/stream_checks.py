@@ -15,8 +15,7 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.operators.begun import begins_now, begun
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Pipeline, SourceIdentity
-from dagster_ckpt.protocol.transitions.later_columns import next_beginning
-from dagster_ckpt.protocol.transitions.renamed_columns import Renames
+from dagster_ckpt.protocol.transitions.later_columns import beginning_after
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, arrow_schema, build_dataflow
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
@@ -32,6 +31,7 @@ from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.chain.damaged_end import known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import check_reach
+from dagster_ckpt.storage.writer.opening import shown_by
 
 
 @dataclass(frozen=True)
@@ -153,27 +153,41 @@ def _planned(asset: str, running: Stream, plans: Sequence[Any]) -> CheckedStream
     return CheckedStream(running, sources, build_dataflow(asset, running, identities))
 
 
-def as_stored(checked: CheckedStream, chain: ManifestChain, asset: str, renames: Renames) -> CheckedStream:
-    """The stream with what its newest manifest decides: the names in its state and files, and what begins now.
+def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> CheckedStream:
+    """The stream with what its manifests decide: the names in its state and files, and what begins now.
 
-    Raises `InvalidPipelineError` for a rename that cannot be meant.
+    Raises `InvalidPipelineError` for a rename that cannot be meant, or an epoch that it cannot go back to.
     """
-    end = chain.end()
+    end, asset, renames = chain.end(), job.asset, job.renamed
     newest = None if end is None else known(end)
     stored = None if newest is None or newest.epoch == EMPTY else newest.pipeline
     stream, dataflow = renamed(asset, checked.stream, checked.dataflow, stored, renames)
-    checked = _with_beginnings(replace(checked, stream=stream, dataflow=dataflow), newest, stored)
+    checked = replace(checked, stream=stream, dataflow=dataflow)
+    if checked.begins_now:
+        checked = _with_beginnings(checked, chain, job, newest)
     return (
         checked if stored is None else replace(checked, dataflow=with_files(asset, checked.dataflow, stored, renames))
     )
 
 
-def _with_beginnings(checked: CheckedStream, newest: Manifest | None, stored: Pipeline | None) -> CheckedStream:
-    """The stream with `since="now"` as the epoch after which an aggregate begins."""
-    if not checked.begins_now:
-        return checked
-    before = () if stored is None else stored.steps
-    beginning = next_beginning(newest)
+def _with_beginnings(
+    checked: CheckedStream, chain: ManifestChain, job: StreamJob, newest: Manifest | None
+) -> CheckedStream:
+    """The stream with `since="now"` as the epoch after which an aggregate begins.
+
+    What an aggregate has counted so far is in the epoch that the stream goes on with. If it goes back to one, the
+    newest manifest has the state of another life, or of another stream where a rebuilt one has taken over.
+    """
+    begun_now = _begun_after(newest, checked, newest)
+    if newest is None:
+        return begun_now
+    shown = shown_by(chain, newest, job.opening(begun_now.dataflow.pipeline))
+    return begun_now if shown is newest else _begun_after(shown, checked, newest)
+
+
+def _begun_after(shown: Manifest | None, checked: CheckedStream, newest: Manifest | None) -> CheckedStream:
+    before = () if shown is None or shown.epoch == EMPTY else shown.pipeline.steps
+    beginning = beginning_after(shown, newest)
     operators = tuple(
         begun(operator, step.code, before, beginning)
         for step, operator in zip(checked.stream.steps, checked.dataflow.operators, strict=True)

@@ -124,7 +124,7 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
     end = RunEnd(job.options, hooks, clock, pulse)
     try:
-        stored = partial(as_stored, checked, chain, job.asset, job.renamed)
+        stored = partial(as_stored, checked, chain, job)
         checked = _patiently(job, hooks, clock, end, stored)
         job = replace(job, stream=checked.stream)
         timed = frozenset(number for number, step in enumerate(checked.stream.steps) if any(event_times_of(step)))

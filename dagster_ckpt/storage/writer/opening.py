@@ -177,13 +177,23 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
     def opened_with(pipeline: Pipeline) -> Manifest:
         return opened(newest, opening.owner, pipeline, _stamp(chain.clock), opening.moves)
 
-    if opening.from_epoch is None or opening.root_run in newest.rollbacks:
+    shown = shown_by(chain, newest, opening)
+    if shown is newest:
         return opened_with(_pipeline(chain, newest, newest, opening))
-    if opening.from_epoch == EMPTY:
+    if shown is None:
         return rolled_back(opened_with(opening.pipeline), None, opening.root_run)
-    target = target_of(chain, newest, opening.from_epoch)
-    _check_sound(target, newest)
-    return rolled_back(opened_with(_pipeline(chain, newest, target, opening)), target, opening.root_run, opening.moves)
+    _check_sound(shown, newest)
+    return rolled_back(opened_with(_pipeline(chain, newest, shown, opening)), shown, opening.root_run, opening.moves)
+
+
+def shown_by(chain: ManifestChain, newest: Manifest, opening: Opening) -> Manifest | None:
+    """The manifest of the epoch that an opening shows: `newest`, or that to which it goes back; None: epoch 0.
+
+    Raises as `target_of` does.
+    """
+    if opening.from_epoch is None or opening.root_run in newest.rollbacks:
+        return newest
+    return None if opening.from_epoch == EMPTY else target_of(chain, newest, opening.from_epoch)
 
 
 def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening: Opening) -> Manifest | None:
@@ -277,10 +287,8 @@ def _pipeline(chain: ManifestChain, newest: Manifest, shown: Manifest, opening: 
     before = pipeline_gone_on(shown.pipeline, opening.pipeline, opening.moves)
     changes = breaking_changes(before, opening.pipeline)
     if not changes:
-        # A rollback keeps the number that a column had: no file of the epoch it goes back to has such a column.
-        expected = {next_beginning(newest), *(beginnings(newest.pipeline) if shown is not newest else ())}
         begun = beginnings(opening.pipeline) - beginnings(before)
-        if begun - expected:
+        if begun - {next_beginning(newest)}:
             raise FencedError(
                 "another Dagster run has gone on with the stream while this one started, and its new columns begin "
                 f"elsewhere; nothing was changed: start it again. stream={shown.stream}, begun={sorted(begun)}, "

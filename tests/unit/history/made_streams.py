@@ -97,7 +97,15 @@ class MadeStream:
 
     def open(self, from_epoch: int | None = None) -> Manifest:
         """Open the stream, as a Dagster run does; back at `from_epoch` if given."""
-        opening = Opening(
+        store = folder_store(open_store(self.url, self.options), folder_of(self.name.split("/")))
+        self.writer = open_stream(store, self.opening(from_epoch), SystemClock())
+        batch = self.writer.manifest.batch_id
+        self._batches = itertools.count(0 if batch is None else batch + 1)
+        return self.writer.manifest
+
+    def opening(self, from_epoch: int | None = None) -> Opening:
+        """What the next Dagster run opens the stream with."""
+        return Opening(
             stream=self.name,
             owner=Owner(self.instance, self.name, "flights"),
             pipeline=self.operator.pipeline,
@@ -108,11 +116,6 @@ class MadeStream:
             take_over=Takeover.ALWAYS,
             from_epoch=None if from_epoch is None else Epoch(from_epoch),
         )
-        store = folder_store(open_store(self.url, self.options), folder_of(self.name.split("/")))
-        self.writer = open_stream(store, opening, SystemClock())
-        batch = self.writer.manifest.batch_id
-        self._batches = itertools.count(0 if batch is None else batch + 1)
-        return self.writer.manifest
 
     def commit(self, rows: pa.Table | None = None, hours: int | None = None) -> int:
         """Commit an epoch with these rows, whose greatest event time is so many hours after 1970; its number."""

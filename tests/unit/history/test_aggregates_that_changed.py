@@ -6,19 +6,26 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import FencedError, IncompatibleStateError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
+from dagster_ckpt.history.swap import swap
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.operators import AppendOnly, Operator, RunningAggregate, agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.begun import begun
 from dagster_ckpt.operators.shared.accumulators.since import SINCE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
-from dagster_ckpt.protocol.transitions.later_columns import beginnings, next_beginning
+from dagster_ckpt.protocol.transitions.later_columns import beginning_after, beginnings, next_beginning
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.stores.address import open_store
+from dagster_ckpt.storage.stores.folder import stream_folder
+from dagster_ckpt.storage.writer.opening import shown_by
 from tests.unit.history.made_streams import DEPARTURES, SOURCE, MadeStream, departures
 
 NAME, DELAY = "delays", "dep_delay"
 Rows = dict[str | None, dict[str, object]]
+Delays = dict[str | None, list[float]]
 
 
 @pytest.fixture
@@ -30,13 +37,30 @@ def of(schema: pa.Schema = DEPARTURES, **aggregates: Aggregation) -> Operator:
     return RunningAggregate.build(("carrier",), aggregates, InputSpec((SOURCE,), schema))
 
 
-def changed(stream: MadeStream, operator: Operator) -> None:
+def changed(stream: MadeStream, operator: Operator, from_epoch: int | None = None) -> None:
     """Open the stream with another operator, as a run does."""
-    newest = stream.writer.manifest
-    resolved = begun(operator, None, newest.pipeline.steps, next_beginning(newest))
+    chain = ManifestChain(stream.writer.store, SystemClock())
+    newest = chain.newest()
+    assert newest is not None
+    shown = shown_by(chain, newest, stream.opening(from_epoch))
+    steps = () if shown is None else shown.pipeline.steps
+    resolved = begun(operator, None, steps, beginning_after(shown, newest))
     assert not isinstance(resolved, AppendOnly)
     stream.operator = resolved
-    stream.open()
+    stream.open(from_epoch)
+
+
+def rebuilt(stream: MadeStream, operator: Operator, *rows: Delays) -> None:
+    """Let a stream with these rows take the place of this one, which has read as many files."""
+    resolved = begun(operator, None, (), 0)
+    beside = MadeStream(stream.url, f"{NAME}/~rebuild-1", resolved)
+    for each in rows:
+        beside.commit(departures(each))
+    beside.close()
+    stream.operator = resolved
+    root, clock = open_store(stream.url), SystemClock()
+    live, other = (ManifestChain(stream_folder(root, name), clock) for name in (NAME, beside.name))
+    swap(root, live, other, stream.opening())
 
 
 def table(url: str, epoch: int | None = None) -> Rows:
@@ -132,10 +156,58 @@ def test_compaction_and_a_rollback_over_the_change(url: str) -> None:
     for delay in range(12):
         stream.commit(departures({"UA": [delay], f"{delay}": [delay]}))
     assert table(url)["UA"] == {"flights": 13, "worst": 11.0}
-    stream.open(from_epoch=first)
+    changed(stream, later, from_epoch=first)
     assert table(url) == {"UA": {"flights": 1, "worst": None}}
     stream.commit(departures({"UA": [3.0]}))
     assert table(url) == {"UA": {"flights": 2, "worst": 3.0}}
+
+
+WORST = agg.max("dep_delay", since="now")
+
+
+def test_a_rollback_finds_what_the_aggregate_counted_by_then(url: str) -> None:
+    """Also where it was dropped meanwhile, and has begun again since."""
+    stream = MadeStream(url, NAME, of(flights=agg.count()))
+    stream.commit(departures({"UA": [1.0]}))
+    changed(stream, of(flights=agg.count(), worst=WORST))
+    first = stream.commit(departures({"UA": [50.0]}))
+    changed(stream, of(flights=agg.count()))
+    stream.commit(departures({"UA": [1.0]}))
+    changed(stream, of(flights=agg.count(), worst=WORST))
+    stream.commit(departures({"UA": [2.0]}))
+    assert table(url) == {"UA": {"flights": 4, "worst": 2.0}}
+    changed(stream, of(flights=agg.count(), worst=WORST), from_epoch=first)
+    assert table(url) == {"UA": {"flights": 2, "worst": 50.0}}
+    stream.commit(departures({"UA": [5.0]}))
+    assert table(url) == {"UA": {"flights": 3, "worst": 50.0}}
+    changed(stream, of(flights=agg.count(), worst=WORST), from_epoch=0)
+    assert beginnings(stream.writer.manifest.pipeline) == {0}, "with the stream, which is empty again"
+
+
+def test_a_rollback_over_a_rebuild_finds_what_the_aggregate_counted_by_then(url: str) -> None:
+    stream = MadeStream(url, NAME, of(flights=agg.count()))
+    stream.commit(departures({"UA": [1.0]}))
+    changed(stream, of(flights=agg.count(), worst=WORST))
+    first = stream.commit(departures({"UA": [50.0]}))
+    rebuilt(stream, of(flights=agg.count(), worst=WORST, least=agg.min("dep_delay")), {"UA": [1.0]}, {"UA": [50.0]})
+    assert table(url) == {"UA": {"flights": 2, "worst": 50.0, "least": 1.0}}
+    changed(stream, of(flights=agg.count(), worst=WORST), from_epoch=first)
+    stream.commit(departures({"UA": [5.0]}))
+    assert table(url) == {"UA": {"flights": 3, "worst": 50.0}}
+
+
+def test_after_a_rollback_over_a_rebuild_an_aggregate_knows_nothing_of_an_earlier_life(url: str) -> None:
+    """Each of both streams had it from its beginning; the one that is gone back to had dropped it."""
+    resolved = begun(of(flights=agg.count(), worst=WORST), None, (), 0)
+    stream = MadeStream(url, NAME, resolved)
+    stream.commit(departures({"UA": [100.0], "AA": [77.0]}))
+    changed(stream, of(flights=agg.count()))
+    dropped = stream.commit(departures({"UA": [1.0]}))
+    rebuilt(stream, of(flights=agg.count(), worst=WORST), {"UA": [100.0], "AA": [77.0]}, {"UA": [1.0]})
+    assert table(url)["AA"] == {"flights": 1, "worst": 77.0}
+    changed(stream, of(flights=agg.count(), worst=WORST), from_epoch=dropped)
+    stream.commit(departures({"UA": [5.0]}))
+    assert table(url) == {"UA": {"flights": 3, "worst": 5.0}, "AA": {"flights": 1, "worst": None}}
 
 
 def test_another_run_that_has_gone_on_meanwhile_is_not_forgotten(url: str) -> None:
