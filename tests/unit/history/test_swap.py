@@ -17,6 +17,7 @@ from dagster_ckpt.operators.kept_names import with_own_names
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import FilesMoved, IndexedList, InputSpec, Manifest, ManifestKind, Owner
 from dagster_ckpt.protocol.object_names import folder_of, pin_name
+from dagster_ckpt.protocol.transitions.renamed_columns import named_as
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.holders.pins import read_pins
@@ -78,15 +79,16 @@ class World:
     def history(self) -> StreamHistory:
         return CheckpointStore(self.url).stream(NAME)
 
-    def net_changes(self, after: int) -> dict[object, tuple[object, object]]:
+    def net_changes(self, after: int, key: str = "carrier") -> dict[object, tuple[object, object]]:
         """The flights and least delays of the carriers whose rows have changed since."""
         newest, shown = self.history.epochs_after(after)
         schema = newest.pipeline.output.append(pa.field(CHANGE_TYPE, pa.string()))
         store = with_ancestors(self.chain().store, self.root, newest.ancestors)
-        batches = net_changes(store, SystemClock(), shown, schema)
+        named = [named_as(each, newest) for each in shown]
+        batches = net_changes(store, SystemClock(), named, schema)
         rows = [row for batch in batches for row in batch.to_pylist()]
         come = [row for row in rows if row["_change_type"] in {"insert", "update_postimage"}]
-        return {row["carrier"]: (row["flights"], row["least"]) for row in come}
+        return {row[key]: (row["flights"], row["least"]) for row in come}
 
     def rows(self, epoch: int | None = None) -> list[dict[str, object]]:
         return sorted(self.history.read(epoch).to_pylist(), key=lambda row: str(row["carrier"]))
@@ -145,6 +147,7 @@ def test_a_column_renamed_after_the_swap_has_one_name_for_readers_from_before_it
         *[(2, airline) for airline in ("AA", "AA", "DL", "DL", "UA", "UA")],
         *[(4, "UA")] * 2,
     ], "those of the old stream, the difference, and those of the new one"
+    assert world.net_changes(before, "airline") == {"AA": (2, -1.0), "DL": (1, 4.0), "UA": (4, 0.5)}
     follower.close()
 
 
