@@ -166,6 +166,22 @@ def test_a_step_is_added_behind_a_renamed_one(spark: SparkSession, tmp_path: Pat
     ]
 
 
+def test_a_column_that_a_step_only_reads_is_renamed_twice(spark: SparkSession, tmp_path: Path) -> None:
+    def mean_of(name: str) -> Make:
+        def make(rows: Stream) -> Stream:
+            known = rows.select("carrier", f"delay AS {name}", "version").key_by("carrier", "version")
+            return known.deduplicate("last", by=name).key_by("carrier").aggregate(mean=agg.avg(name))
+
+        return make
+
+    changing = Changing(spark, tmp_path)
+    changing.run(mean_of("delay"), ("UA", 1, 1))
+    changing.run(mean_of("late"), ("UA", 2, 2), renamed={"delay": "late"})
+    changing.run(mean_of("late"), ("UA", 3, 3))
+    changing.run(mean_of("minutes"), ("UA", 8, 3), ("AA", 4, 1), renamed={"late": "minutes"})
+    assert changing.rows() == [{"carrier": "AA", "mean": 4.0}, {"carrier": "UA", "mean": 11 / 3}]
+
+
 def test_late_rows_have_the_new_name(spark: SparkSession, tmp_path: Path) -> None:
     changing = Changing(spark, tmp_path)
 
