@@ -132,11 +132,13 @@ def stream_stays_itself(parent: Manifest, child: Manifest) -> bool:
 
 
 def ancestors_stay_the_same(parent: Manifest, child: Manifest) -> bool:
-    """A swap adds the stream that it took over."""
+    """A swap adds the stream that it took over, and says when: a rollback may leave it behind."""
     if child.kind is not ManifestKind.SWAP:
         return child.ancestors == parent.ancestors
     *before, added = child.ancestors or (None,)
-    return tuple(before) == parent.ancestors and added is not None and added.swapped
+    if tuple(before) != parent.ancestors or added is None or not added.swapped:
+        return False
+    return added.handover is not None and added.handover.epoch == child.epoch
 
 
 def abandoned_stay_abandoned(parent: Manifest, child: Manifest) -> bool:

@@ -332,6 +332,12 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
         SWAPPED,
         lambda m: replace(m, ancestors=(replace(m.ancestors[0], swapped=False),)),
     ),
+    (
+        "ancestors_stay_the_same",
+        THIRD,
+        SWAPPED,
+        lambda m: replace(m, ancestors=(replace(m.ancestors[0], handover=None),)),
+    ),
     ("term_is_its_own_version", THIRD, SWAPPED, lambda m: replace(m, term=THIRD.term)),
     ("an_epochs_changes_are_new", THIRD, SWAPPED, lambda m: replace(m, changes=(a_change(1, 4, 0),))),
     ("a_swap_shows_what_was_built_beside", THIRD, SWAPPED, lambda m: replace(m, runs=THIRD.runs)),
