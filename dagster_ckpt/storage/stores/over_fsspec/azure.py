@@ -26,6 +26,8 @@ _PUT_BYTES_MAX = 5_000 * 1024**2
 
 _ERRORS = (AzureError, OSError, ValueError, RuntimeError)
 _EXISTS = {"BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"}
+_MISSING = {"BlobNotFound", "ResourceNotFound"}
+"""Azure's own codes. A status of 404 alone may be a proxy's, and a writer deletes what it takes for missing."""
 _NO_CONTAINER = {"ContainerNotFound", "ContainerBeingDeleted"}
 _FOLDER = {"hdi_isfolder", "Hdi_isfolder"}
 """How an account with a hierarchical namespace marks the blob that stands for a folder."""
@@ -168,17 +170,19 @@ class AzureCalls:
 
     def _refusal(self, error: Exception, advice: str = "") -> Refusal:
         status = error.status_code if isinstance(error, HttpResponseError) else None
-        code = str(getattr(error, "error_code", None) or status or type(error).__name__)
+        found = getattr(error, "error_code", None)
+        code = str(getattr(found, "value", found) or status or type(error).__name__)
         # Only the first line: the others are the request's headers, and what the server signed.
         text = self._options.without_secrets(str(getattr(error, "message", error)).partition("\n")[0])
         if code in _NO_CONTAINER:
             return Refusal(Outcome.NEVER, "", advice="there is no such container: create it, or correct its name")
         if code in _EXISTS:
             return Refusal(Outcome.EXISTS, code, text)
-        outcomes = {404: Outcome.MISSING, 416: Outcome.PAST_END}
+        if code in _MISSING:
+            return Refusal(Outcome.MISSING, code, text)
         if status in {401, 403} or isinstance(error, ClientAuthenticationError):
             advice = _CREDENTIALS
-        return Refusal(outcomes.get(status or 0, Outcome.UNKNOWN), code, text, advice)
+        return Refusal(Outcome.PAST_END if status == 416 else Outcome.UNKNOWN, code, text, advice)
 
 
 def _is_folder(metadata: Any) -> bool:
