@@ -3,7 +3,8 @@
 import gc
 import json
 from collections.abc import Callable, Iterator
-from urllib.parse import urlencode
+from http.server import BaseHTTPRequestHandler
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 import requests
@@ -11,7 +12,7 @@ import requests
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.over_fsspec import calls
+from dagster_ckpt.storage.stores.over_fsspec import calls, webhdfs
 from tests.worlds.broken_s3 import (
     CALLS,
     Answer,
@@ -239,6 +240,74 @@ def test_a_missing_bucket_is_the_users_to_make(kind: str, verb: str, root_of: Ca
 def root_of(request: pytest.FixtureRequest) -> Callable[[str], StoreAddress]:
     fixtures = {"gs": "gs_root", "abfs": "azure_root"}
     return lambda kind: request.getfixturevalue(fixtures[kind])
+
+
+def refused_by_hdfs(status: int, exception: str) -> Answer:
+    error = {"exception": exception, "message": "the test said so"}
+    return accept(json.dumps({"RemoteException": error}).encode(), status)
+
+
+@pytest.mark.parametrize("call", sorted(WRITES))
+@pytest.mark.parametrize(
+    "exception", ["FileNotFoundException", "ParentNotDirectoryException", "FileAlreadyExistsException"]
+)
+def test_what_hdfs_says_of_a_temporary_file_is_not_said_of_the_object(
+    server: BrokenS3, call: str, exception: str
+) -> None:
+    server.answer = refused_by_hdfs(403, exception)
+    with pytest.raises(StoreUnavailableError, match=exception):
+        CALLS[call](store_of("webhdfs", server))
+
+
+class NameNode:
+    """Grants everything. `operations` are what it was asked, and whether of a temporary file or an object."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.operations: list[tuple[str, str]] = []
+        self.times: list[str] = []
+        self._refuses = refuses
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        address = urlsplit(request.path)
+        parameters = parse_qs(address.query)
+        [operation] = parameters["op"]
+        self.operations.append((operation, "temporary" if address.path.endswith(".tmp") else "object"))
+        self.times += parameters.get("modificationtime", [])
+        status = {"FileStatus": {"type": "FILE", "length": 0, "modificationTime": 1_700_000_000_000}}
+        answer = accept(json.dumps(status).encode() if operation == "GETFILESTATUS" else b"")
+        (refused_by_hdfs(404, "FileNotFoundException") if operation == self._refuses else answer)(request)
+
+
+def test_an_object_whose_rename_came_late_is_dated_by_a_file_created_after_it(
+    server: BrokenS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process may have been suspended before the first request: what it measured would date into the future."""
+    monkeypatch.setattr(webhdfs, "_OLD_MS", 0)
+    server.answer = name_node = NameNode()
+    assert store_of("webhdfs", server).put_if_absent("a", b"x")
+    assert name_node.operations == [
+        ("CREATE", "temporary"),
+        ("RENAME", "temporary"),
+        ("CREATE", "temporary"),
+        ("GETFILESTATUS", "temporary"),
+        ("DELETE", "temporary"),
+        ("SETTIMES", "object"),
+    ]
+    assert name_node.times == ["1700000000000"]
+
+
+@pytest.mark.parametrize(("refuses", "created"), [("DELETE", True), ("GETFILESTATUS", False), ("SETTIMES", False)])
+def test_an_object_that_could_not_be_dated_is_unknown(
+    server: BrokenS3, monkeypatch: pytest.MonkeyPatch, refuses: str, *, created: bool
+) -> None:
+    monkeypatch.setattr(webhdfs, "_OLD_MS", 0)
+    server.answer = NameNode(refuses)
+    store = store_of("webhdfs", server)
+    if created:
+        assert store.put_if_absent("a", b"x")
+        return
+    with pytest.raises(StoreUnavailableError, match="FileNotFoundException"):
+        store.put_if_absent("a", b"x")
 
 
 @pytest.mark.parametrize("call", ["exists", "list", "folders"])
