@@ -155,6 +155,9 @@ def test_a_download_that_is_missing_in_other_words_is_confirmed(server: BrokenS3
     server.answer = lambda request: (other if "alt=media" in request.path else found)(request)
     with pytest.raises(StoreUnavailableError, match="reason=404"):
         store.get("a")
+    downloads = iter([other, accept(b"x")])
+    server.answer = lambda request: (next(downloads) if "alt=media" in request.path else found)(request)
+    assert store.get("a") == b"x", "it was created meanwhile"
 
 
 def test_only_googles_condition_loses_a_create(server: BrokenS3) -> None:

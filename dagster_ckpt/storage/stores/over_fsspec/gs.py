@@ -125,12 +125,13 @@ class GoogleCalls:
         headers = {"Range": f"bytes={start}-{until - 1}"} if ranged else {}  # type: ignore[operator]
         size = until - start if ranged else 0  # type: ignore[operator]
         try:
-            return self._answer(size, "GET", "b/{}/o/{}", self._bucket, path, headers=headers, alt="media")
+            return self._download(path, size, headers)
         except Refusal as refusal:
-            if refusal.reason == "404" and refusal.outcome is Outcome.UNKNOWN:
-                # Perhaps in other words than those we know. Asked for JSON, the service says what is missing.
-                self.head(path)
-            raise
+            if refusal.reason != "404" or refusal.outcome is not Outcome.UNKNOWN:
+                raise
+        # Perhaps missing, in words that we do not know. Asked for JSON, the service says so, or that it is there now.
+        self.head(path)
+        return self._download(path, size, headers)
 
     def head(self, path: str) -> Head:
         found = self._json("b/{}/o/{}", self._bucket, path, fields="size,timeCreated")
@@ -153,6 +154,9 @@ class GoogleCalls:
 
     def discard_leftovers(self, folder: str, before_ms: int) -> int:
         return 0  # an upload is one request: the server keeps nothing of an interrupted one
+
+    def _download(self, path: str, size: int, headers: Mapping[str, str]) -> bytes:
+        return self._answer(size, "GET", "b/{}/o/{}", self._bucket, path, headers=headers, alt="media")
 
     def _upload(self, path: str, data: bytes | memoryview, condition: Mapping[str, str]) -> None:
         size = memoryview(data).nbytes
