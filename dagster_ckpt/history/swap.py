@@ -87,7 +87,7 @@ def swap(root: ObjectStore, chain: ManifestChain, beside: ManifestChain, opening
             chain.create(newest, successor)
         except FencedError:
             continue  # the stream has gone on
-        close_by_hand(chain.store, successor, f"swapped with {rebuilt.stream}")
+        close_by_hand(chain, successor, f"swapped with {rebuilt.stream}")
         _let_go_of_earlier_tries(beside, successor)
         return successor
     raise FencedError(f"the stream goes on, so nothing could take its place: stop it. stream={opening.stream}")

@@ -6,6 +6,9 @@ from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.state.remote.remote_bytes import REQUEST_BYTES_MAX, FarBytes, FarTraffic, MemoryPlace
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 
+_TRIES = 2
+"""Of a create of which the store says that the object exists, when it is not there."""
+
 
 def create(store: ObjectStore, name: str, data: memoryview) -> None:
     """Create an object, durable when this returns. The name must be unique (`FileId`).
@@ -13,22 +16,37 @@ def create(store: ObjectStore, name: str, data: memoryview) -> None:
     A crash leaves an object that no manifest names: garbage, and nothing else. Raises `CorruptStateError` where it is
     gone already: the files of a fenced writer are collected while it still writes.
     """
-    # A client that retries after a lost reply finds the bytes of its first try there.
-    if not store.put_if_absent(name, data) and _written(store, name) != bytes(data):
+    for _ in range(_TRIES):
+        # A client that retries after a lost reply finds the bytes of its first try there. If they are gone, or never
+        # were, the same bytes are put again: that is right for a writer that may go on, and garbage of one that is
+        # fenced. A store that refuses again is not asked for long, because the task's next try has another name.
+        if store.put_if_absent(name, data):
+            return
+        try:
+            same = _has(store, name, data.cast("B"))
+        except ObjectMissingError:
+            continue
+        if same:
+            return
         raise CorruptStateError(
             f"a new file's name is taken by other bytes: report this, and do not run two checkouts of dagster-ckpt on "
             f"one store. file={name}, store={store.url}"
         )
+    raise CorruptStateError(
+        f"a file was removed right after it was written: look who else writes to this folder. "
+        f"file={name}, store={store.url}"
+    )
 
 
-def _written(store: ObjectStore, name: str) -> bytes:
-    try:
-        return store.get(name)
-    except ObjectMissingError as error:
-        raise CorruptStateError(
-            f"a file was removed right after it was written: look who else writes to this folder. "
-            f"file={name}, store={store.url}"
-        ) from error
+def _has(store: ObjectStore, name: str, data: memoryview) -> bool:
+    """Whether an object has these bytes. A large one is read in parts: all of it in one reply may take too long."""
+    if len(data) <= REQUEST_BYTES_MAX:
+        return store.get(name) == data
+    if store.size(name) != len(data):
+        return False
+    starts = range(0, len(data), REQUEST_BYTES_MAX)
+    parts = ((start, data[start : start + REQUEST_BYTES_MAX]) for start in starts)
+    return all(store.get_range(name, start, len(part)) == part for start, part in parts)
 
 
 def contents(store: ObjectStore, name: str, size: int) -> pa.Buffer:

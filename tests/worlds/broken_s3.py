@@ -6,7 +6,7 @@ Most of its ways to fail are those of any server.
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +15,7 @@ from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
+"""What the server does with one request, whose body was read."""
 
 CALLS: dict[str, Callable[[ObjectStore], object]] = {
     "put_if_absent": lambda store: store.put_if_absent("a", b"x"),
@@ -29,12 +30,13 @@ CALLS: dict[str, Callable[[ObjectStore], object]] = {
     "folders": lambda store: list(store.folders("a")),
 }
 """Each verb that a store sends a request for."""
-"""What the server does with one request, whose body was read."""
 
 
-def _begin(request: BaseHTTPRequestHandler, status: int, size: int) -> None:
+def _begin(request: BaseHTTPRequestHandler, status: int, size: int, headers: Mapping[str, str] | None = None) -> None:
     request.send_response(status)
     request.send_header("Content-Length", str(size))
+    for name, value in (headers or {}).items():
+        request.send_header(name, value)
     # Or the next request would be lost with this connection, before anything could be made of it.
     request.send_header("Connection", "close")
     request.end_headers()
@@ -52,12 +54,13 @@ def refuse(status: int, code: str, message: str = "the test said so") -> Answer:
     return answer
 
 
-def accept(body: bytes = b"", status: int = 200) -> Answer:
-    """All is well."""
+def accept(body: bytes = b"", status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """All is well, or another status with a body of any kind."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
-        _begin(request, status, len(body))
-        request.wfile.write(body)
+        _begin(request, status, len(body), headers)
+        if request.command != "HEAD":
+            request.wfile.write(body)
 
     return answer
 

@@ -20,9 +20,21 @@ def create_one_at_a_time() -> None:
     S3Response.put_object = alone  # type: ignore[method-assign]
 
 
+def send_request_ids() -> None:
+    """S3 and its imitations send an id with each reply, which shows that a HEAD's 404 is theirs; moto sends none."""
+    head_object = S3Response.head_object
+
+    def with_id(self: S3Response, *arguments: Any, **named: Any) -> Any:
+        status, headers, body = head_object(self, *arguments, **named)
+        return status, {**headers, "x-amz-request-id": "4442587FB7D0A2F9"}, body
+
+    S3Response.head_object = with_id  # type: ignore[method-assign]
+
+
 def main() -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     create_one_at_a_time()
+    send_request_ids()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     sys.stdout.write(f"{server.get_host_and_port()[1]}\n")

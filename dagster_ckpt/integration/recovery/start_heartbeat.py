@@ -34,7 +34,7 @@ def beating_until_open(
     A stream that does not exist yet gets no heartbeat: a run that is refused must leave nothing behind.
     """
     pulse = pulse or Pulse(clock, STARTING_MS_MAX)
-    beat = LeaseHeartbeat(folder, Lease(NOT_OPEN, holder, lease_timeout_ms, EMPTY), pulse)
+    beat = LeaseHeartbeat(folder, Lease(NOT_OPEN, holder, lease_timeout_ms, EMPTY), clock, pulse)
     if not _is_there(folder):
         yield lambda: None
         return

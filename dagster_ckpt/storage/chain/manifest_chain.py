@@ -134,8 +134,7 @@ class ManifestChain:
         store = self.span()
         if isinstance(parent, BrokenEnd):
             self._mark_lost(parent, store)
-        while not self._created(manifest, data, store):
-            pass
+        store.retry(lambda: self._create_once(manifest, data, store))
         self._check_place(parent, manifest, store)
         self._last.clear()
         self._last[manifest.nonce] = data
@@ -148,6 +147,18 @@ class ManifestChain:
         for number in range(end.unbroken + 1, end.version + 1):
             store.put_if_absent(manifest_name(Version(number)), LOST)
         store.settle(MANIFESTS)
+
+    def _create_once(self, manifest: Manifest, data: bytes, store: RetryingStore) -> None:
+        """Raise `StoreUnavailableError`, to be retried, unless the manifest is there.
+
+        A store that says for ever that it exists when it is not there, or what stands before the store, is out of
+        order: it gets no more than patience has.
+        """
+        if not self._created(manifest, data, store):
+            raise StoreUnavailableError(
+                f"the store refused a manifest because it exists, and it is not there: see what is wrong with the "
+                f"store, then try again. object={manifest_name(manifest.version)}, store={self.store.url}"
+            )
 
     def _created(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
         """Whether the manifest is there, by this try or an earlier one; False to try again."""

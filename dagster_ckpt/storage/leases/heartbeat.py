@@ -4,6 +4,7 @@ import logging
 import threading
 from dataclasses import replace
 
+from dagster_ckpt.clock import Clock
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import EpochProgress, Lease, decode_lease, encode_lease
 from dagster_ckpt.protocol.object_names import lease_name
@@ -13,6 +14,8 @@ from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectS
 _log = logging.getLogger(__name__)
 
 BEATS_PER_TIMEOUT = 3
+_AGAIN_MS = 1_000
+"""The pause after a beat that could not be written, or a tenth of the period if that is shorter."""
 
 NOT_OPEN = Term(0)
 """No writer has this term. Its lease is the heartbeat of the newest Dagster run that has not opened the stream yet."""
@@ -32,16 +35,21 @@ def read_lease(store: ObjectStore, term: Term) -> Lease | None:
 
 
 class LeaseHeartbeat:
-    """Keeps one lease beating until it is closed. If the store does not answer, the next beat tries again.
+    """Keeps one lease beating until it is closed. If the store does not answer, it tries again after a short pause.
+
+    Periods count from the beginning of a beat: counted from its end, one request that stays silent until its time-out
+    would use up half of a healthy lease.
 
     It does not beat while `pulse` is silent, so that hung work looks dead; None for work that cannot hang unnoticed.
     The lease is advice: nothing here ever raises into the writer's work, or stops it.
     """
 
-    def __init__(self, store: ObjectStore, lease: Lease, pulse: Pulse | None = None) -> None:
+    def __init__(self, store: ObjectStore, lease: Lease, clock: Clock, pulse: Pulse | None = None) -> None:
         self._store = store
+        self._clock = clock
         self._lease = lease
         self._pulse = pulse
+        self._pause_s = 0.0
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"lease-{lease.term}", daemon=True)
@@ -91,17 +99,25 @@ class LeaseHeartbeat:
 
     def _run(self) -> None:
         hung = False
-        while not self._ended.wait(self._lease.timeout_ms / 1000 / BEATS_PER_TIMEOUT):
+        while not self._ended.wait(self._pause_s):
             if self._pulse is None or self._pulse.beats:
                 hung = False
                 self.beat()
-            elif not hung:
+                continue
+            self._pause_s = self._lease.timeout_ms / 1000 / BEATS_PER_TIMEOUT
+            if not hung:
                 hung = True
                 text = "the work has not moved for %s s: its lease is left to lapse, so another may take over. term=%s"
                 _log.error(text, self._pulse.silent_ms // 1000, self._lease.term)
 
     def _write(self, lease: Lease) -> None:
+        """Write the lease, and set the pause before the next beat."""
+        began_ms = self._clock.monotonic_ms()
+        period_ms = lease.timeout_ms / BEATS_PER_TIMEOUT
         try:
             self._store.put(lease_name(lease.term), encode_lease(lease))
+            pause_ms = max(0, period_ms - (self._clock.monotonic_ms() - began_ms))
         except Exception as error:  # noqa: BLE001  (if this thread died, the writer would look dead)
             _log.warning("the lease of term %s could not be written; the work goes on. reason=%s", lease.term, error)
+            pause_ms = min(_AGAIN_MS, period_ms / 10)
+        self._pause_s = pause_ms / 1000

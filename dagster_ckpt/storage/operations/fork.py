@@ -185,7 +185,7 @@ class _Fork:
             if not is_there(self._root, self._id, self._origin.clock, self._origin.patience):
                 self._release()
                 raise _taken(self._target, self._id.stream) from error
-        close_by_hand(self._target.store, first, f"forked from epoch {first.ancestors[-1].epoch}")
+        close_by_hand(self._target, first, f"forked from epoch {first.ancestors[-1].epoch}")
         for consumed in first.consumed:
             if consumed.epoch > EMPTY:  # otherwise it begins with the upstream's newest table
                 self._subscribe(first, consumed)

@@ -5,7 +5,6 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat
 from dagster_ckpt.storage.leases.process_identity import this_process
-from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.opening import Opening, Takeover
 
 ROLLBACK = "rollback"
@@ -32,9 +31,10 @@ def is_by_hand(root_run: str) -> bool:
     return root_run.startswith(f"{ROLLBACK}-")
 
 
-def close_by_hand(store: ObjectStore, manifest: Manifest, why: str) -> None:
+def close_by_hand(chain: ManifestChain, manifest: Manifest, why: str) -> None:
     """Write a closed lease for the manifest's term, so that the next writer need not wait."""
-    LeaseHeartbeat(store, Lease(manifest.term, _holder(manifest), LEASE_TIMEOUT_MS, manifest.epoch)).end(why)
+    lease = Lease(manifest.term, _holder(manifest), LEASE_TIMEOUT_MS, manifest.epoch)
+    LeaseHeartbeat(chain.store, lease, chain.clock).end(why)
 
 
 def _holder(manifest: Manifest) -> LeaseHolder:

@@ -25,5 +25,5 @@ def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manife
     if epoch != EMPTY:
         opening = replace(opening, pipeline=target_of(chain, newest, epoch).pipeline)
     manifest = open_manifest(chain, opening)
-    close_by_hand(chain.store, manifest, f"rolled back to epoch {epoch}")
+    close_by_hand(chain, manifest, f"rolled back to epoch {epoch}")
     return manifest

@@ -6,7 +6,7 @@ Nothing here, and no message, ever shows an option's value: most of them are sec
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from dagster_ckpt.errors import InvalidPipelineError
 
@@ -103,6 +103,12 @@ def _secrets(value: object, name: str = "") -> Iterator[str]:
 
 
 def _parts(value: str) -> Iterator[str]:
+    """A text and those parts of it that may appear alone, each as an address would have it too."""
+    for part in _alone(value):
+        yield from (part, quote(part, safe=""), quote_plus(part))
+
+
+def _alone(value: str) -> Iterator[str]:
     """A text and those parts of it that may appear alone: a proxy's user and password, the key of an account."""
     yield value
     if user := _USER.search(value):

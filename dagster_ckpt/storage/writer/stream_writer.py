@@ -66,6 +66,7 @@ class StreamWriter:
         self.heartbeat = LeaseHeartbeat(
             chain.store,
             Lease(manifest.term, opening.holder, opening.lease_timeout_ms, manifest.epoch),
+            chain.clock,
             pulse,
         )
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError, StoreUnavailableError
 from dagster_ckpt.state.io_pool import IoPool
 from dagster_ckpt.state.objects import create
+from dagster_ckpt.state.remote.remote_bytes import REQUEST_BYTES_MAX
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import EAGER, Epochs, engine
@@ -263,3 +265,43 @@ class CollectedAtOnce(MemoryObjectStore):
 def test_a_file_that_is_gone_right_after_it_was_written_is_named() -> None:
     with pytest.raises(CorruptStateError, match=r"right after it was written.*file=changes/1-2-0-0\.parquet"):
         create(CollectedAtOnce("collected"), "changes/1-2-0-0.parquet", memoryview(b"rows"))
+
+
+def test_a_file_that_exists_and_is_not_there_is_put_again() -> None:
+    """A proxy's reply, or a collector that was as quick as the retry."""
+
+    class Refuses(MemoryObjectStore):
+        refusals = 1
+
+        def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+            self.refusals -= 1
+            return self.refusals < 0 and super().put_if_absent(name, data)
+
+    store = Refuses("refuses once")
+    create(store, "state/x", memoryview(b"rows"))
+    assert store.get("state/x") == b"rows"
+
+
+LARGE = 2 * REQUEST_BYTES_MAX + 7
+
+
+@pytest.mark.parametrize(
+    ("size", "reads"),
+    [(0, ["get"]), (REQUEST_BYTES_MAX, ["get"]), (LARGE, ["size", *["get_range"] * 3])],
+    ids=["empty", "small", "large"],
+)
+def test_a_file_whose_reply_was_lost_is_compared_in_parts(size: int, reads: list[str]) -> None:
+    store = FaultyStore(MemoryObjectStore(f"lost reply {size}"))
+    content = bytes([200]) * size
+    assert store.put_if_absent("state/x", content)
+    store.calls.clear()
+    create(store, "state/x", memoryview(pa.py_buffer(content)))
+    assert [call.verb for call in store.calls] == ["put_if_absent", *reads]
+
+
+@pytest.mark.parametrize("other", [b"r0ws", bytes(LARGE + 1), bytes(LARGE - 1) + b"x"], ids=["small", "size", "end"])
+def test_a_name_that_is_taken_is_no_lost_reply(other: bytes) -> None:
+    store = MemoryObjectStore(f"taken {len(other)}")
+    assert store.put_if_absent("state/x", other)
+    with pytest.raises(CorruptStateError, match="taken by other bytes"):
+        create(store, "state/x", memoryview(b"rows" if len(other) == 4 else bytes(LARGE)))

@@ -6,12 +6,14 @@ requests.) An object of any size is one Put Blob: an interrupted one leaves noth
 """
 
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from adlfs import AzureBlobFileSystem
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.core.pipeline.transport import AioHttpTransport
+from azure.core.utils import parse_connection_string
 from azure.storage.blob.aio import BlobPrefix, BlobServiceClient
 from fsspec.asyn import sync
 
@@ -26,10 +28,13 @@ _PUT_BYTES_MAX = 5_000 * 1024**2
 
 _ERRORS = (AzureError, OSError, ValueError, RuntimeError)
 _EXISTS = {"BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"}
+_MISSING = {"BlobNotFound", "ResourceNotFound"}
+"""Azure's own codes. A status of 404 alone may be a proxy's, and a writer deletes what it takes for missing."""
 _NO_CONTAINER = {"ContainerNotFound", "ContainerBeingDeleted"}
 _FOLDER = {"hdi_isfolder", "Hdi_isfolder"}
 """How an account with a hierarchical namespace marks the blob that stands for a folder."""
 _CREDENTIALS = "check the credentials and their permissions (docs/how-to/stores/azure.md lists them), then try again"
+_CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
 
 
 class _OnceTransport(AioHttpTransport):  # type: ignore[misc]
@@ -99,7 +104,8 @@ class AzureCalls:
 
     def delete(self, path: str) -> None:
         try:
-            self._of_blob(path, 0, lambda blob: blob.delete_blob())
+            # Azure keeps a blob that has snapshots, such as those of a backup, unless it is to delete them too.
+            self._of_blob(path, 0, lambda blob: blob.delete_blob(delete_snapshots="include"))
         except Refusal as refusal:
             if refusal.reason != "DirectoryIsNotEmpty":
                 raise
@@ -168,17 +174,19 @@ class AzureCalls:
 
     def _refusal(self, error: Exception, advice: str = "") -> Refusal:
         status = error.status_code if isinstance(error, HttpResponseError) else None
-        code = str(getattr(error, "error_code", None) or status or type(error).__name__)
+        found = getattr(error, "error_code", None)
+        code = str(getattr(found, "value", found) or status or type(error).__name__)
         # Only the first line: the others are the request's headers, and what the server signed.
         text = self._options.without_secrets(str(getattr(error, "message", error)).partition("\n")[0])
         if code in _NO_CONTAINER:
             return Refusal(Outcome.NEVER, "", advice="there is no such container: create it, or correct its name")
         if code in _EXISTS:
             return Refusal(Outcome.EXISTS, code, text)
-        outcomes = {404: Outcome.MISSING, 416: Outcome.PAST_END}
+        if code in _MISSING:
+            return Refusal(Outcome.MISSING, code, text)
         if status in {401, 403} or isinstance(error, ClientAuthenticationError):
             advice = _CREDENTIALS
-        return Refusal(outcomes.get(status or 0, Outcome.UNKNOWN), code, text, advice)
+        return Refusal(Outcome.PAST_END if status == 416 else Outcome.UNKNOWN, code, text, advice)
 
 
 def _is_folder(metadata: Any) -> bool:
@@ -193,7 +201,25 @@ async def _next_page(pages: AsyncIterator[Any]) -> list[Any] | None:
     return [each async for each in page]
 
 
+def _check_account(given: Mapping[str, object]) -> None:
+    """Refuse a connection string of the environment that leads to another account than the options.
+
+    adlfs prefers it to the option `account_name`: the stream would begin a second time, in the other account.
+    """
+    connection = os.environ.get(_CONNECTION)
+    if not connection or not given.get("account_name") or given.get("connection_string"):
+        return
+    if parse_connection_string(connection).get("accountname") != given["account_name"]:
+        raise Refusal(
+            Outcome.NEVER,
+            "",
+            advice=f"the environment variable {_CONNECTION} leads to another account than the option account_name, and "
+            "adlfs follows the variable: remove it, or give the option connection_string",
+        )
+
+
 def _connected(options: StoreOptions) -> Any:
+    _check_account(options.given)
     return _OnceFileSystem(
         **{"anon": False, **options.given},
         use_listings_cache=False,

@@ -63,8 +63,11 @@ class Head:
 class Calls(Protocol):
     """Requests for the objects of one bucket, container or cluster, by their path in it.
 
-    Every method raises `Refusal`, and ends within `deadline_s`. Nothing is cached, and nothing sent twice. A missing
-    bucket is `Outcome.NEVER` to all that write or list.
+    Every method raises `Refusal`, and each of its requests ends within `deadline_s`. Nothing is cached, and no write is
+    sent twice. A missing bucket is `Outcome.NEVER` to all that write or list.
+
+    `Outcome.MISSING`, `Outcome.EXISTS` and success need the server's own word: what stands before it may send the same
+    status by itself.
     """
 
     @property

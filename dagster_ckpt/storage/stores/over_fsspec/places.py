@@ -1,5 +1,6 @@
 """What a URL names, and the options of its filesystem, checked before any request is sent and any library loaded."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -119,6 +120,9 @@ def gs_options(given: Mapping[str, object]) -> StoreOptions:
     """The options, if gcsfs accepts them and they can be sent to other processes. Raises `InvalidPipelineError`."""
     check_known("a store on Google Cloud Storage", given, GS_OPTIONS)
     check_endpoint("a server of Google Cloud Storage", given.get("endpoint_url"), "credentials are the option token")
+    token = given.get("token")
+    if isinstance(token, str) and token.lstrip().startswith("{"):
+        given = {**given, "token": _key(token)}
     return StoreOptions(given)
 
 
@@ -133,6 +137,21 @@ def webhdfs_options(given: Mapping[str, object]) -> StoreOptions:
     check_known("a store on HDFS", given, WEBHDFS_OPTIONS)
     check_dicts(given, ("data_proxy", "kerb_kwargs"))
     return StoreOptions(given)
+
+
+def _key(text: str) -> dict[str, object]:
+    """The content of a key file: gcsfs would take its text for an access token, and send the private key to a check."""
+    try:
+        key = json.loads(text)
+    except ValueError:
+        key = None
+    if not isinstance(key, dict):
+        # Not shown, and not chained: it holds a private key.
+        raise InvalidPipelineError(
+            "the token begins as a key file does, but is no JSON object: give the whole content of the file, or its "
+            "path. option=token"
+        ) from None
+    return key
 
 
 def _bucket_of(rest: str, scheme: str, store: str, bucket: str) -> Bucket:

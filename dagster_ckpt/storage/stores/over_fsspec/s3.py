@@ -45,7 +45,12 @@ _CREDENTIALS_MISSING = (NoCredentialsError, CredentialRetrievalError)
 _CREDENTIALS_REFUSED = {400, 401, 403}
 """HTTP statuses of expired or wrong credentials (and of a few rare other errors)."""
 
-_OUTCOMES = {404: Outcome.MISSING, 412: Outcome.EXISTS, 416: Outcome.PAST_END}
+_MISSING = "NoSuchKey"
+"""S3's own code. A status of 404 alone may be a proxy's, and a writer deletes what it takes for missing."""
+_NO_BODY = "404"
+"""The code of a 404 that does not say more, such as the response to a HEAD."""
+_OUTCOMES = {412: Outcome.EXISTS, 416: Outcome.PAST_END}
+_NOT_S3 = "not a reply of S3"
 _ADVICE = {
     "AccessDenied": "give these credentials the permissions that docs/how-to/stores/s3.md lists, then try again",
     # The response to a HEAD has no body.
@@ -100,7 +105,15 @@ class S3Calls:
         return self._answer(lambda files: bytes(files.cat_file(where, start=start, end=until, timeout=seconds)))
 
     def head(self, path: str) -> Head:
-        found = self._ask("head_object", {"Key": path})
+        try:
+            found = self._ask("head_object", {"Key": path})
+        except Refusal as refusal:
+            if refusal.reason == _NO_BODY:
+                # A HEAD has no body, in which S3 could say what is missing. Raises that, or finds the object.
+                self.read(path, 0, 1)
+            raise
+        if "ContentLength" not in found or "LastModified" not in found:
+            raise Refusal(Outcome.UNKNOWN, _NOT_S3)
         return Head(int(found["ContentLength"]), int(found["LastModified"].timestamp()) * 1000)
 
     def delete(self, path: str) -> None:
@@ -124,14 +137,20 @@ class S3Calls:
         # A reader over the same bytes: botocore takes no memoryview, and a copy would hold a large file twice.
         body = pa.BufferReader(pa.py_buffer(data))
         request = {"Bucket": self._bucket, "Key": path, "Body": body, **condition}
-        self._answer(lambda files: files.call_s3("put_object", timeout=deadline_s(size), **request))
+        reply = self._answer(lambda files: files.call_s3("put_object", timeout=deadline_s(size), **request))
+        if not reply.get("ETag"):
+            # A proxy's page, with a status that says nothing of the object.
+            raise Refusal(Outcome.UNKNOWN, _NOT_S3)
 
     def _pages(self, folder: str, request: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         request = {"Prefix": f"{folder}/" if folder else "", **request}
         while True:
             page = self._ask("list_objects_v2", request)
+            if "IsTruncated" not in page:
+                # Any XML, such as a proxy's page, would be read as an empty list.
+                raise Refusal(Outcome.UNKNOWN, _NOT_S3)
             yield page
-            if not page.get("IsTruncated"):
+            if not page["IsTruncated"]:
                 return
             request = {**request, "ContinuationToken": page["NextContinuationToken"]}
 
@@ -160,7 +179,8 @@ class S3Calls:
         if status == 501:
             return Refusal(Outcome.NEVER, hide(code), advice=_NO_CONDITION)
         advice = _ADVICE.get(code, _OTHER if status else _NO_ANSWER)
-        return Refusal(_OUTCOMES.get(status, Outcome.UNKNOWN), hide(code), hide(text), advice)
+        outcome = Outcome.MISSING if code == _MISSING else _OUTCOMES.get(status, Outcome.UNKNOWN)
+        return Refusal(outcome, hide(code), hide(text), advice)
 
 
 def _response_of(error: BaseException) -> tuple[int, str, str]:
@@ -173,9 +193,17 @@ def _response_of(error: BaseException) -> tuple[int, str, str]:
         cause = cause.__cause__
     if cause is None:
         return 0, type(error).__name__, str(error)
-    status = int(cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    reply = cause.response.get("ResponseMetadata", {})
+    status = int(reply.get("HTTPStatusCode", 0))
     found = cause.response.get("Error", {})
-    return status, str(found.get("Code", status)), str(found.get("Message", ""))
+    code = str(found.get("Code") or status)
+    if cause.operation_name == "HeadObject" and code == _NO_BODY and _is_of_s3(reply.get("HTTPHeaders", {})):
+        code = _MISSING
+    return status, code, str(found.get("Message", ""))
+
+
+def _is_of_s3(headers: Mapping[str, str]) -> bool:
+    return any(name.lower().startswith("x-amz-") for name in headers)
 
 
 def _connected(options: StoreOptions) -> Any:

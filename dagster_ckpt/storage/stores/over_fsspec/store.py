@@ -38,7 +38,7 @@ class FsspecObjectStore:
         except Refusal as refusal:
             if refusal.outcome is Outcome.EXISTS:
                 return False
-            raise self._error(name, refusal) from None
+            raise self._failure(name, refusal) from None
         return True
 
     def put(self, name: str, data: bytes | memoryview) -> None:
@@ -48,7 +48,7 @@ class FsspecObjectStore:
 
     def get(self, name: str) -> bytes:
         path = self._path(name)
-        with self._answering(name):
+        with self._reading(name):
             return self._calls.read(path)
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
@@ -63,7 +63,7 @@ class FsspecObjectStore:
         except Refusal as refusal:
             if refusal.outcome is Outcome.PAST_END:
                 return b""
-            raise self._error(name, refusal) from None
+            raise self._failure_of_read(name, refusal) from None
 
     def exists(self, name: str) -> bool:
         try:
@@ -74,12 +74,12 @@ class FsspecObjectStore:
 
     def size(self, name: str) -> int:
         path = self._path(name)
-        with self._answering(name):
+        with self._reading(name):
             return self._calls.head(path).size
 
     def modified_ms(self, name: str) -> int:
         path = self._path(name)
-        with self._answering(name):
+        with self._reading(name):
             return self._calls.head(path).modified_ms
 
     def delete(self, name: str) -> None:
@@ -88,7 +88,7 @@ class FsspecObjectStore:
             self._calls.delete(path)
         except Refusal as refusal:
             if refusal.outcome is not Outcome.MISSING:
-                raise self._error(name, refusal) from None
+                raise self._failure(name, refusal) from None
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         below, first = self._below(prefix), self._path(after) if after else ""
@@ -122,21 +122,28 @@ class FsspecObjectStore:
         try:
             yield
         except Refusal as refusal:
-            raise self._error(name, refusal) from None
+            raise self._failure(name, refusal) from None
 
-    def _error(self, name: str, refusal: Refusal) -> Exception:
-        """The error that the caller gets for a refusal."""
-        match refusal.outcome:
-            case Outcome.MISSING:
-                return ObjectMissingError(name)
-            case Outcome.NEVER:
-                reason = f"reason={refusal.reason}, " if refusal.reason else ""
-                return InvalidPipelineError(f"{refusal.advice}. {reason}store={self._url}")
-            case _:
-                return StoreUnavailableError(
-                    f"{self._calls.server} did not do it: {refusal.advice or _NO_ADVICE}. reason={refusal.reason}, "
-                    f"message={refusal.text!r}, object={name}, store={self._url}"
-                )
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Refusal as refusal:
+            raise self._failure_of_read(name, refusal) from None
+
+    def _failure_of_read(self, name: str, refusal: Refusal) -> Exception:
+        """The error that the caller of a verb gets whose object may be missing."""
+        return ObjectMissingError(name) if refusal.outcome is Outcome.MISSING else self._failure(name, refusal)
+
+    def _failure(self, name: str, refusal: Refusal) -> Exception:
+        """The error that the caller gets for a refusal. No object can be missing to a verb that creates or lists."""
+        if refusal.outcome is Outcome.NEVER:
+            reason = f"reason={refusal.reason}, " if refusal.reason else ""
+            return InvalidPipelineError(f"{refusal.advice}. {reason}store={self._url}")
+        return StoreUnavailableError(
+            f"{self._calls.server} did not do it: {refusal.advice or _NO_ADVICE}. reason={refusal.reason}, "
+            f"message={refusal.text!r}, object={name}, store={self._url}"
+        )
 
     def _below(self, prefix: str) -> str:
         return self._path(prefix) if prefix else self._folder

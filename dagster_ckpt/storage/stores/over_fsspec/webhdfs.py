@@ -110,11 +110,10 @@ class WebHdfsCalls:
         return len(found)
 
     def _write(self, path: str, data: bytes | memoryview, overwrite: str) -> None:
-        folder, _, _ = path.rpartition("/")
-        temporary = f"{folder}/.{self._clock.unique()}.tmp"
+        temporary = self._temporary_beside(path)
         began = self._clock.monotonic_ms(), self._clock.now_ms()
         try:
-            self._ask("PUT", temporary, "CREATE", {"overwrite": "false"}, data)
+            self._create_temporary(temporary, data)
             self._rename(temporary, path, overwrite)
         except BaseException:
             # Where the reply to the rename was lost, this finds nothing, or keeps the rename from happening later.
@@ -123,7 +122,20 @@ class WebHdfsCalls:
             raise
         took_ms = max(self._clock.monotonic_ms() - began[0], self._clock.now_ms() - began[1])
         if took_ms >= _OLD_MS:
-            self._make_younger(path, took_ms)
+            self._make_younger(path)
+
+    def _temporary_beside(self, path: str) -> str:
+        folder, _, _ = path.rpartition("/")
+        return f"{folder}/.{self._clock.unique()}.tmp"
+
+    def _create_temporary(self, temporary: str, data: bytes | memoryview) -> None:
+        try:
+            self._ask("PUT", temporary, "CREATE", {"overwrite": "false"}, data)
+        except Refusal as refusal:
+            if refusal.outcome in {Outcome.EXISTS, Outcome.MISSING}:
+                # Of the temporary file or its folder. It says nothing of the object.
+                raise _unknown(refusal) from None
+            raise
 
     def _rename(self, temporary: str, path: str, overwrite: str) -> None:
         request = {"destination": f"/{path}", "renameoptions": overwrite}
@@ -132,7 +144,7 @@ class WebHdfsCalls:
         except Refusal as refusal:
             if refusal.outcome is Outcome.MISSING:
                 # Not of the object: a collector took this process for dead, and discarded its temporary file.
-                raise Refusal(Outcome.UNKNOWN, refusal.reason, refusal.text) from None
+                raise _unknown(refusal) from None
             raise
         if reply:
             # NameNodes reply to a rename with options by nothing, and to one without by true or false.
@@ -143,14 +155,27 @@ class WebHdfsCalls:
                 "imitation would lose data: name the NameNode",
             )
 
-    def _make_younger(self, path: str, by_ms: int) -> None:
-        """Date an object by its rename: it could not be read before."""
+    def _make_younger(self, path: str) -> None:
+        """Date an object by a file that is created after its rename: it could not be read before.
+
+        The time that this process measured would not do: of that, an unknown part passed before the temporary file was
+        dated, and an object dated into the future is never old enough to be collected.
+        """
         try:
-            time_ms = self.head(path).modified_ms + by_ms
-            self._ask("PUT", path, "SETTIMES", {"modificationtime": str(time_ms)})
+            self._ask("PUT", path, "SETTIMES", {"modificationtime": str(self._server_ms(path))})
         except Refusal as refusal:
             # It is there, and was perhaps seen; or a collector took it for old and deleted it. Find out by a retry.
-            raise Refusal(Outcome.UNKNOWN, refusal.reason, refusal.text, refusal.advice) from None
+            raise _unknown(refusal) from None
+
+    def _server_ms(self, path: str) -> int:
+        """The time by the server's clock: that of a temporary file beside `path`."""
+        temporary = self._temporary_beside(path)
+        try:
+            self._create_temporary(temporary, b"")
+            return self.head(temporary).modified_ms
+        finally:
+            with suppress(Refusal):
+                self.delete(temporary)
 
     def _files(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """All files below a folder, temporary ones too, with their status: a request for each folder."""
@@ -273,6 +298,10 @@ class _Timed(requests.adapters.HTTPAdapter):
 def _check_time(clock: Clock, end_ms: int) -> None:
     if clock.monotonic_ms() > end_ms:
         raise TimeoutError("the request took too long")
+
+
+def _unknown(refusal: Refusal) -> Refusal:
+    return Refusal(Outcome.UNKNOWN, refusal.reason, refusal.text, refusal.advice)
 
 
 def _is_temporary(status: Mapping[str, Any]) -> bool:

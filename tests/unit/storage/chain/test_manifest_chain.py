@@ -169,6 +169,34 @@ def test_a_create_whose_reply_was_lost_is_fenced_if_another_was_there_first() ->
         chain.create(a_version(1), a_version(2))
 
 
+class RefusesAll(FaultyStore):
+    """What stands before it replies to each create that the object exists."""
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        return self._call("put_if_absent", name, lambda: False)
+
+
+def test_a_create_that_is_refused_for_what_is_not_there_pauses_and_ends_with_patience() -> None:
+    store = RefusesAll(a_store())
+    with pytest.raises(StoreUnavailableError, match=r"exists, and it is not there.*object=manifest/0{19}1\.json"):
+        ManifestChain(store, StillClock()).create(None, a_version(1))
+    assert 10 < len(store.calls) < 100
+
+
+def test_a_create_after_a_sleeper_has_taken_its_manifest_away_is_tried_again() -> None:
+    chain, store = a_chain(1)
+    store.inner.put(manifest_name(Version(2)), encode_manifest(a_version(2, nonce="sleeper")))
+
+    def takes_away(call: Call) -> Fault:
+        if call == Call("get", manifest_name(Version(2))):
+            store.inner.delete(call.name)
+        return Fault.NONE
+
+    store.decide = takes_away
+    chain.create(a_version(1), a_version(2))
+    assert store.inner.get(manifest_name(Version(2))) == encode_manifest(a_version(2))
+
+
 @pytest.mark.parametrize("fault", [Fault.NONE, Fault.LOST_REQUEST, Fault.LOST_REPLY])
 def test_a_sleeper_on_a_freed_number_takes_its_manifest_away_and_stops(fault: Fault) -> None:
     chain, store = a_chain(*range(70, 101))

@@ -1,7 +1,11 @@
+import threading
 import time
+from dataclasses import replace
+from itertools import count
 
 import pytest
 
+from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import Lease
@@ -28,7 +32,7 @@ def _until(store: ObjectStore, counter: int) -> Lease:
 
 def test_a_lease_is_there_at_once_beats_by_itself_and_is_closed_at_the_end() -> None:
     store = a_store()
-    heartbeat = LeaseHeartbeat(store, QUICK)
+    heartbeat = LeaseHeartbeat(store, QUICK, SystemClock())
     heartbeat.begin()
     assert read_lease(store, QUICK.term) is not None
     _until(store, 4)
@@ -54,7 +58,7 @@ def test_a_store_that_does_not_answer_or_breaks_is_tried_again_at_the_next_beat(
         return Fault.LOST_REQUEST if calls in (1, 3, 4) else Fault.NONE
 
     store.decide = sometimes
-    heartbeat = LeaseHeartbeat(store, QUICK)
+    heartbeat = LeaseHeartbeat(store, QUICK, SystemClock())
     heartbeat.begin()
     _until(store.inner, 5)
     store.decide = lambda _: Fault.LOST_REQUEST
@@ -63,7 +67,7 @@ def test_a_store_that_does_not_answer_or_breaks_is_tried_again_at_the_next_beat(
 
 def test_a_lease_that_is_stopped_lapses_as_if_the_writer_had_died() -> None:
     store = a_store()
-    heartbeat = LeaseHeartbeat(store, QUICK)
+    heartbeat = LeaseHeartbeat(store, QUICK, SystemClock())
     heartbeat.begin()
     heartbeat.stop()
     time.sleep(0.03)
@@ -89,7 +93,7 @@ def test_a_lease_stops_beating_while_the_work_it_speaks_for_hangs_and_beats_agai
 ) -> None:
     store, clock = a_store(), StillClock()
     pulse = Pulse(clock, silence_ms_max=720_000)
-    heartbeat = LeaseHeartbeat(store, QUICK, pulse)
+    heartbeat = LeaseHeartbeat(store, QUICK, SystemClock(), pulse)
     heartbeat.begin()
     clock.sleep_ms(720_000)
     _until(store, 3)
@@ -105,3 +109,50 @@ def test_a_lease_stops_beating_while_the_work_it_speaks_for_hangs_and_beats_agai
     assert hung is not None
     _until(store, hung.counter + 2)
     heartbeat.end("success")
+
+
+SLOW = replace(QUICK, timeout_ms=3_000)
+"""A beat each second."""
+
+
+@pytest.mark.parametrize(
+    ("silence_s", "fault"),
+    [(0.9, Fault.NONE), (0, Fault.LOST_REQUEST), (0.9, Fault.LOST_REQUEST)],
+    ids=["a slow reply", "a refusal", "silence"],
+)
+def test_a_request_that_takes_long_or_fails_does_not_delay_the_next_beat(silence_s: float, fault: Fault) -> None:
+    store, ends, begins = FaultyStore(a_store()), list[float](), list[float]()
+    first = threading.Event()
+
+    def slow(call: Call) -> Fault:
+        begins.append(time.monotonic())
+        if first.is_set():
+            return Fault.NONE
+        first.set()
+        time.sleep(silence_s)
+        ends.append(time.monotonic())
+        return fault
+
+    store.decide = slow
+    heartbeat = LeaseHeartbeat(store, SLOW, SystemClock())
+    heartbeat.begin()
+    _until(store.inner, SLOW.counter + 1)
+    heartbeat.stop()
+    assert begins[1] - ends[0] < 0.6
+
+
+def test_a_hung_writer_is_looked_at_once_a_period() -> None:
+    looks = count()
+
+    class Hangs(Pulse):
+        @property
+        def beats(self) -> bool:
+            next(looks)
+            return False
+
+    pulse = Hangs(StillClock(), silence_ms_max=1)
+    heartbeat = LeaseHeartbeat(a_store(), replace(QUICK, timeout_ms=300), SystemClock(), pulse)
+    heartbeat.begin()
+    time.sleep(0.5)
+    heartbeat.stop()
+    assert 0 < next(looks) <= 5

@@ -1,3 +1,6 @@
+import json
+from urllib.parse import quote, quote_plus
+
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
@@ -70,3 +73,18 @@ def test_the_parts_of_a_connection_string_and_a_signature_are_secrets() -> None:
     assert "hunter" not in repr(checked)
     said = checked.without_secrets("signed hunter2==, hunter/three and hunter%2Fthree for the account shop at host")
     assert said == "signed ***, *** and *** for the account shop at host"
+
+
+def test_the_content_of_a_key_file_as_text_is_no_access_token() -> None:
+    key = {"type": "service_account", "private_key": "hunter2\n"}
+    assert gs_options({"token": f"\n{json.dumps(key)}"}).given == {"token": key}
+    assert gs_options({"token": "/etc/streams/key.json"}).given == {"token": "/etc/streams/key.json"}
+    with pytest.raises(InvalidPipelineError, match="no JSON object") as caught:
+        gs_options({"token": '{"private_key": "hunter2'})
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_secret_in_an_address_is_hidden() -> None:
+    checked = gs_options({"token": "hunter 2/+{}"})
+    assert checked.without_secrets(f"no {quote('hunter 2/+{}', safe='')} {quote_plus('hunter 2/+{}')}") == "no *** ***"

@@ -21,6 +21,8 @@ from tests.worlds.broken_s3 import (
     trickle,
 )
 
+CREATED = accept(headers={"ETag": '"an-md5"'})
+PROXYS_404 = accept(b"<html>no such page</html>", 404, {"Content-Type": "text/html"})
 READS = {name: CALLS[name] for name in ("get", "get_range")}
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
@@ -87,14 +89,14 @@ def test_an_answer_that_never_ends_is_given_up(
 
 
 def test_a_create_is_one_conditional_request_whatever_its_size(server: BrokenS3, store: ObjectStore) -> None:
-    server.answer = accept()
+    server.answer = CREATED
     large = memoryview(bytes(101 * 1024**2))  # s3fs's own pipe_file would send three parts
     assert store.put_if_absent("a", large)
     assert server.asked == [("PUT", len(large), "*")]
 
 
 def test_a_put_of_advice_has_no_condition(server: BrokenS3, store: ObjectStore) -> None:
-    server.answer = accept()
+    server.answer = CREATED
     store.put("a", b"x")
     assert server.asked == [("PUT", 1, None)]
 
@@ -154,6 +156,47 @@ def test_a_missing_object_differs_from_a_missing_bucket(server: BrokenS3, store:
         store.get("a")
     assert not store.exists("a")
     store.delete("a")
+
+
+@every_call
+@pytest.mark.parametrize("answer", [PROXYS_404, accept(status=404)], ids=["a page", "nothing"])
+def test_a_proxys_404_does_not_make_an_object_missing(
+    server: BrokenS3, store: ObjectStore, call: Callable[[ObjectStore], object], answer: Answer
+) -> None:
+    server.answer = answer
+    with pytest.raises(StoreUnavailableError, match="reason=404"):
+        call(store)
+
+
+def test_a_head_is_believed_where_s3_sent_it(server: BrokenS3, store: ObjectStore) -> None:
+    server.answer = accept(status=404, headers={"x-amz-request-id": "4442587FB7D0A2F9"})
+    assert not store.exists("a")
+    assert server.asked == [("HEAD", 0, None)]
+
+
+@pytest.mark.parametrize("reply_to_get", [accept(b"x", 206), refuse(416, "InvalidRange")], ids=["found", "empty"])
+def test_what_a_get_finds_is_not_missing(server: BrokenS3, store: ObjectStore, reply_to_get: Answer) -> None:
+    server.answer = lambda request: (reply_to_get if request.command == "GET" else PROXYS_404)(request)
+    with pytest.raises(StoreUnavailableError):
+        store.exists("a")
+    assert [method for method, *_ in server.asked] == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize("verb", ["put_if_absent", "put", "list", "folders"])
+def test_no_key_is_missing_to_what_creates_or_lists(server: BrokenS3, store: ObjectStore, verb: str) -> None:
+    server.answer = refuse(404, "NoSuchKey")
+    with pytest.raises(StoreUnavailableError, match="NoSuchKey"):
+        CALLS[verb](store)
+
+
+@pytest.mark.parametrize("verb", ["put_if_absent", "put", "exists", "list", "folders"])
+@pytest.mark.parametrize("body", [b"", b"<html>back soon</html>", b"<html>"], ids=["nothing", "XML", "other"])
+def test_success_from_what_is_not_s3_is_unavailable(
+    server: BrokenS3, store: ObjectStore, verb: str, body: bytes
+) -> None:
+    server.answer = accept(body)
+    with pytest.raises(StoreUnavailableError):
+        CALLS[verb](store)
 
 
 def test_what_a_server_says_may_hold_a_secret_and_is_shown_without(server: BrokenS3) -> None:

@@ -120,3 +120,16 @@ def test_missing_and_past_the_end_are_answers() -> None:
     with pytest.raises(ObjectMissingError):
         store.get("b")
     assert FsspecObjectStore("dict://a", "a", DictCalls(Refusal(Outcome.PAST_END, "416"))).get_range("b", 9, 1) == b""
+
+
+def test_nothing_is_missing_to_what_creates_or_lists() -> None:
+    store = FsspecObjectStore("dict://a", "a", DictCalls(Refusal(Outcome.MISSING, "404")))
+    for ask in (
+        lambda: store.put_if_absent("b", b""),
+        lambda: store.put("b", b""),
+        lambda: list(store.list("")),
+        lambda: list(store.folders("")),
+        lambda: store.discard_leftovers("", 1),
+    ):
+        with pytest.raises(StoreUnavailableError, match="reason=404"):
+            ask()
