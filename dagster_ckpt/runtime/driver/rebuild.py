@@ -49,6 +49,7 @@ PASSES_MAX = 20
 """A stream that gets rows faster than they are read again is never caught up with."""
 _LOOK_MS = 1_000
 """How often a rebuild that rests looks whether it is to stop."""
+_TRY = ", try "
 _RETAINED = 2
 _TRIES_MAX = 3
 
@@ -230,14 +231,15 @@ class _Rebuild:
     def _opening(self, pipeline: Pipeline) -> Opening:
         """The opening of the stream beside. It starts over unless this request has made it, with this code."""
         opening, there = self.job.opening(pipeline), self._newest(self.beside)
-        goes_on = there.epoch == EMPTY or there.pipeline == pipeline
+        begun_by = there.rollbacks[-1] if there.rollbacks else ""
+        is_mine = begun_by.rpartition(_TRY)[0] == self.code and there.pipeline == pipeline
         return replace(
             opening,
             stream=self.name,
             owner=replace(opening.owner, asset_key=self.name),
             shards=there.shards,
-            from_epoch=EMPTY,
-            root_run=self.code if goes_on else f"{self.code} {self.clock.unique()}",  # each goes back once
+            from_epoch=EMPTY,  # once for each root run
+            root_run=begun_by if is_mine else f"{self.code}{_TRY}{self.clock.unique()}",
             retained=_RETAINED,
             may_fence=None,
         )
