@@ -284,7 +284,10 @@ class _Run:
         By what the stream had at the destination's position, which a backup takes back too. Between a rename and the
         next epoch a delivery that opens twice replaces the table twice.
         """
-        key = self._rows.key_at(there, Reader.of(self._writer.manifest))
+        try:
+            key = self._rows.key_at(there, Reader.of(self._writer.manifest))
+        except NothingFollowsError as error:
+            raise self._not_followed(error) from None  # the snapshot was let go of since its position was judged
         return key is not None and key != self._rows.table.key
 
     def _position(self) -> SourcePosition:

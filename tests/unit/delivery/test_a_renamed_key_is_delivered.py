@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from dagster_ckpt.delivery.delivery_rows import DeliveryRows
 from dagster_ckpt.delivery.destination import DeliveredTable, DestinationUnavailableError, Transaction
 from dagster_ckpt.operators.renamed import Renamed
+from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
 from examples.destinations.sqlite_destination import SQLite, SQLiteSession
 from tests.unit.delivery.delivering import Delivering
 from tests.unit.history.made_streams import aggregate, departures
@@ -92,3 +95,20 @@ def test_another_name_of_another_column_writes_nothing_again(tmp_path: Path) -> 
     delivering.stream.commit(departures({"UA": [6.0]}))
     delivering.deliver()
     assert delivering.delivered("carrier, flights, departures") == [("AA", 1, None), ("UA", None, 3)]
+
+
+def test_a_snapshot_that_goes_while_its_key_is_looked_up_is_judged_again(
+    delivering: Delivering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key_at, gone = DeliveryRows.key_at, list[UpstreamPosition]()
+
+    def goes_first(rows: DeliveryRows, at: UpstreamPosition, reader: Reader) -> tuple[str, ...] | None:
+        if not gone:
+            gone.append(at)
+            raise NothingFollowsError(Trouble.UNPINNED, at)
+        return key_at(rows, at, reader)
+
+    monkeypatch.setattr(DeliveryRows, "key_at", goes_first)
+    delivering.deliver()
+    assert len(gone) == 1
+    assert delivering.delivered(COLUMNS) == delivering.table() == [("AA", 1, 2.0), ("UA", 3, 4.0)]
