@@ -66,6 +66,23 @@ def pin_for_fork(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId)
     return _pinned(chain, Pin(name, chain.clock.now_ms(), shown, fork, Nonce(chain.clock.unique())), epoch)
 
 
+def hold_epoch(chain: ManifestChain, name: str, shown: Manifest) -> None:
+    """Keep a pinned epoch under a new name, without a verdict: nothing is built on it. The same again changes nothing.
+
+    See after it whether one of the other pins is still there.
+    """
+    pin = Pin(name, chain.clock.now_ms(), shown, nonce=Nonce(chain.clock.unique()))
+    chain.span().put_if_absent(pin_name(name), encode_pin(pin))
+
+
+def let_go(chain: ManifestChain, name: str) -> None:
+    """Remove what `hold_epoch` has written, if the store answers: what is done by then stays done."""
+    try:
+        chain.span().delete(pin_name(name))
+    except StoreUnavailableError as error:
+        _log.warning("a pin is no longer needed, and was not removed: unpin it. pin=%s, reason=%s", name, error)
+
+
 def _pinned(chain: ManifestChain, pin: Pin, epoch: Retained) -> Pin:
     """The pin in the store, once it is known to keep its epoch: this one, or another of the same epoch."""
     name, store, ours = pin.name, chain.span(), pin.nonce

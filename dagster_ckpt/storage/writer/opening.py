@@ -27,7 +27,7 @@ from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.protocol.transitions.well_formed import malformed
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import is_kept, read_pins
+from dagster_ckpt.storage.holders.pins import hold_epoch, is_kept, let_go, read_pins
 from dagster_ckpt.storage.holders.subscribers import read_subscribers
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT, read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
@@ -141,13 +141,39 @@ def _is_end(chain: ManifestChain, end: Manifest | BrokenEnd) -> bool:
 def _create(chain: ManifestChain, end: Manifest | BrokenEnd | None, successor: Manifest) -> bool:
     """Create the manifest; False if another writer was faster: then read the end again."""
     check_successor(None if end is None else known(end), successor)
+    held = None if end is None else _hold(chain, known(end), successor)
     # The writer of the newest manifest may have died before it was durable.
     chain.settle()
     try:
         chain.create(end, successor)
+        is_created = True
     except FencedError:
-        return False
-    return True
+        is_created = False
+    if held is not None:
+        let_go(chain, held)
+    return is_created
+
+
+def _hold(chain: ManifestChain, newest: Manifest, successor: Manifest) -> str | None:
+    """Pin the epoch to go back to, where other pins alone keep it: they may be removed before the manifest keeps it.
+
+    Returns the pin's name; None where none is needed. Another pin that is there after this one was written has kept
+    the epoch until then. A crash leaves this one, and so does a create of which nobody knows whether it happened: it
+    keeps the epoch until it is unpinned.
+    """
+    if successor.kind is not ManifestKind.ROLLBACK:
+        return None
+    shown = check_can_go_back(chain, newest, successor.epoch)
+    if shown is None:
+        return None
+    name = f"rollback-{chain.clock.unique()}"
+    hold_epoch(chain, name, shown)
+    try:
+        check_can_go_back(chain, newest, successor.epoch)
+    except InvalidPipelineError:
+        let_go(chain, name)
+        raise
+    return name
 
 
 def _first(clock: Clock, opening: Opening) -> Manifest:
@@ -215,7 +241,7 @@ def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening:
 def target_of(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
     """The manifest that shows a retained or pinned epoch to which the stream can go back.
 
-    Keep the pin until the rollback is done: only then does the stream's newest manifest keep the epoch's files.
+    Who goes back pins a pinned epoch too, until the stream's newest manifest keeps its files (`_hold`).
     """
     pinned = check_can_go_back(chain, newest, epoch)
     if pinned is not None:

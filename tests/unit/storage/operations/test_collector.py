@@ -1,6 +1,8 @@
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from uuid import uuid4
 
 import pytest
@@ -138,6 +140,39 @@ def test_what_a_pin_kept_stays_where_the_stream_went_back_to_it_while_the_collec
     assert newest is not None
     assert newest.epoch == pinned.epoch
     assert files_named(newest) <= world.files
+
+
+def test_whenever_the_pin_is_removed_while_the_stream_goes_back_to_it_the_stream_is_whole_or_stays() -> None:
+    came = Counter[bool]()
+    for at in count():
+        world, calls = World(), count()
+        pinned = pinned_and_retired(world)
+
+        def unpinned(_: Call, world: World = world, at: int = at, calls: "count[int]" = calls) -> Fault:
+            if next(calls) == at:
+                remove_pin(world.chain, "before-migration")
+                world.collect_mine()
+            return Fault.NONE
+
+        goes_back = True
+        try:
+            roll_back(ManifestChain(FaultyStore(world.store, unpinned), world.clock), pinned.epoch, Takeover.ALWAYS)
+        except InvalidPipelineError:
+            goes_back = False
+        newest = world.chain.newest()
+        assert newest is not None
+        assert (newest.epoch == pinned.epoch) is goes_back
+        world.collect_mine()
+        assert files_named(newest) <= world.files
+        kept = [pin.name for pin in read_pins(world.chain)]
+        world.writer.close("the test is over")
+        if next(calls) <= at:
+            assert kept == ["before-migration"], "nothing happened, and its own pin is gone"
+            break
+        assert kept == []
+        came[goes_back] += 1
+    assert came[True] > 2
+    assert came[False] > 2
 
 
 def test_a_pin_that_goes_while_pins_are_read_may_have_left_its_files_to_another(world: World) -> None:
