@@ -25,6 +25,7 @@ from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.declared.run_config import op_config, read_choice
 from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.integration.recovery.dagster_runs import WILL_RETRY_TAG, StreamAsset, may_fence_tag
+from dagster_ckpt.integration.recovery.decision import STARTING_MS_MAX
 from dagster_ckpt.integration.recovery.relaunch import Watched
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import read_status
@@ -67,7 +68,8 @@ class Run:
 
     `relaunches` in a row by the sensor led to it, without a clean end or an epoch in between; those of an unavailable
     store do not count. `epochs` is how many the stream had when the tick that launched it began. `closes`: its work is
-    done, only its lease is left to close. `unavailable`: it failed because the store did not answer.
+    done, only its lease is left to close. `unavailable`: it failed because the store did not answer. `began_ms` is when
+    its worker began, `opened` whether it has opened the stream since.
     """
 
     id: str
@@ -77,6 +79,8 @@ class Run:
     process: "Process | None" = None
     closes: bool = False
     unavailable: bool = False
+    began_ms: int = 0
+    opened: bool = False
 
 
 @dataclass
@@ -203,14 +207,19 @@ class Dagster:
 
     def _live(self, run: Run, process: "Process", opening: Opening) -> None:
         stream, world = run.stream, self.world
-        clock = world.clock_of(process)
+        clock, run.began_ms = world.clock_of(process), world.scheduler.now_ms
         status = dg.DagsterRunStatus.FAILURE
         try:
             timeout_ms = world.character.lease_timeout_ms
             if not self._is_left_to_another(run, process, opening):
                 with beating_until_open(stream.store_of(process), opening.holder, timeout_ms, clock) as on_open:
                     self._fail_in_a_crash_loop(stream, process)
-                    stream.driver(process, opening).live(on_open)
+
+                    def opened() -> None:
+                        run.opened = True
+                        on_open()
+
+                    stream.driver(process, opening).live(opened)
             status = dg.DagsterRunStatus.SUCCESS
         except (*_FAILURES, IncompatibleStateError, CrashLoopError) as error:
             self._failed(run, opening, error)
@@ -301,14 +310,15 @@ class Dagster:
         """How many relaunches in a row lead to a run in place of that one.
 
         Counted from run to run, not per stream: each run that a person starts begins another row, and a retry by
-        Dagster continues the row of its parent. A run that hangs for 15 minutes before it opens uses no attempt either;
-        it is counted here, since worlds have none. One that left the stream to a live run has ended cleanly.
+        Dagster continues the row of its parent. A run that hangs for long before it opens uses no attempt either. One
+        that left the stream to a live run has ended cleanly.
         """
         record = self.instance.get_run_by_id(replaced.id)
         if replaced.closes or (record is not None and record.is_success):
             return 0
         is_first = replaced.stream.oracle.epochs > replaced.epochs
-        return (0 if is_first else replaced.relaunches) + (not replaced.unavailable)
+        hung = not replaced.opened and self.world.scheduler.now_ms - replaced.began_ms >= STARTING_MS_MAX
+        return (0 if is_first else replaced.relaunches) + (not replaced.unavailable and not hung)
 
     def _ends_a_crash_loop(self, stream: "SimulatedStream", relaunches: int) -> None:
         if relaunches > stream.watched.options.recovery.max_attempts:
