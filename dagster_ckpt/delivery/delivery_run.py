@@ -287,7 +287,7 @@ class _Run:
         try:
             key = self._rows.key_at(there, Reader.of(self._writer.manifest))
         except NothingFollowsError as error:
-            raise self._not_followed(error) from None  # the snapshot was let go of since its position was judged
+            raise self._not_followed(error) from None  # the snapshot was released after the check
         return key is not None and key != self._rows.table.key
 
     def _position(self) -> SourcePosition:

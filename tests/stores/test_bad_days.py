@@ -125,24 +125,22 @@ def test_a_proxys_404_does_not_make_an_object_missing(kind: str, server: BrokenS
         CALLS[call](store_of(kind, server))
 
 
-def test_what_google_says_is_missing(server: BrokenS3) -> None:
-    store = store_of("gs", server)
-    for answer in (refused_by_google(404, "notFound"), accept(b"No such object: bucket/folder/a", 404)):
-        server.answer = answer
-        with pytest.raises(ObjectMissingError):
-            store.get("a")
-        assert not store.exists("a")
-        store.delete("a")
-
-
-def test_what_azure_says_is_missing(server: BrokenS3) -> None:
-    store = store_of("abfs", server)
-    for code in ("BlobNotFound", "ResourceNotFound"):
-        server.answer = accept(status=404, headers={"x-ms-error-code": code})
-        with pytest.raises(ObjectMissingError):
-            store.get("a")
-        assert not store.exists("a")
-        store.delete("a")
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("gs", refused_by_google(404, "notFound")),
+        ("gs", accept(b"No such object: bucket/folder/a", 404)),
+        ("abfs", accept(status=404, headers={"x-ms-error-code": "BlobNotFound"})),
+        ("abfs", accept(status=404, headers={"x-ms-error-code": "ResourceNotFound"})),
+    ],
+)
+def test_what_the_service_itself_says_is_missing(kind: str, answer: Answer, server: BrokenS3) -> None:
+    store = store_of(kind, server)
+    server.answer = answer
+    with pytest.raises(ObjectMissingError):
+        store.get("a")
+    assert not store.exists("a")
+    store.delete("a")
 
 
 def test_a_download_that_is_missing_in_other_words_is_confirmed(server: BrokenS3) -> None:

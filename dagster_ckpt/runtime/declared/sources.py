@@ -45,14 +45,14 @@ class KafkaOptions:
     """How a Kafka source is reached, by Kafka's own names and with secrets, so it is never written anywhere.
 
     `fails_on_loss` is Spark's `failOnDataLoss`. `group` is the consumer group to which the committed offsets are
-    written too (`commitGroupId`), for tools that look there; empty: none. `begins_now`: a stream that has read nothing
-    begins at the end of the topics, as Spark does without `startingOffsets`.
+    written too (`commitGroupId`), for tools that look there; empty: none. `begins_at_end`: a stream that has read
+    nothing begins at the end of the topics, as Spark does without `startingOffsets`.
     """
 
     connection: tuple[tuple[str, str], ...] = field(repr=False)
     fails_on_loss: bool = True
     group: str = ""
-    begins_now: bool = False
+    begins_at_end: bool = False
 
     @property
     def brokers(self) -> str:
@@ -77,9 +77,9 @@ class Source:
     kafka: KafkaOptions | None = None
 
     @property
-    def begins_now(self) -> bool:
+    def begins_at_end(self) -> bool:
         """Whether a stream that has read nothing of it begins at its end."""
-        return self.kafka is not None and self.kafka.begins_now
+        return self.kafka is not None and self.kafka.begins_at_end
 
 
 def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[Source, ...]:
@@ -197,7 +197,7 @@ def _kafka_options(options: Mapping[str, str]) -> KafkaOptions:
         connection=tuple((key.removeprefix(prefix), options[key]) for key in sorted(options) if key.startswith(prefix)),
         fails_on_loss=options.get("failondataloss", "true").lower() == "true",
         group=options.get("commitgroupid", ""),
-        begins_now=not any(name in options for name in _STARTING_TIMES)
+        begins_at_end=not any(name in options for name in _STARTING_TIMES)
         and options.get("startingoffsets", "latest").lower() == "latest",
     )
 

@@ -50,6 +50,7 @@ PASSES_MAX = 20
 _LOOK_MS = 1_000
 """How often a rebuild that rests looks whether it is to stop."""
 _TRY = ", try "
+"""Before what is unique to each start over, in the root run that the stream beside records."""
 _RETAINED = 2
 _TRIES_MAX = 3
 
@@ -197,7 +198,9 @@ class _Rebuild:
                 f"Stream(df, initial=...). stream={self.job.asset}, sources={sorted(map(named, tables))}"
             )
         begun = {each.source for each in beginnings(known)}
-        if new := [named(each.identity) for each in checked.sources if each.begins_now and each.identity not in begun]:
+        if new := [
+            named(each.identity) for each in checked.sources if each.begins_at_end and each.identity not in begun
+        ]:
             raise InvalidPipelineError(
                 "a new source begins at its end, so the rebuilt stream would have none of the rows that it has now: "
                 f"set startingOffsets. stream={self.job.asset}, sources={new}"

@@ -48,15 +48,9 @@ class CheckedStream:
         return Counter(each.step for operator in self.dataflow.operators for each in operator.pipeline.inputs)
 
     @property
-    def has_initial_rows(self) -> bool:
-        """Whether a source has rows that the stream begins with."""
-        return any(each.initial is not None for each in self.stream.sources)
-
-    @property
     def sources_after_tables(self) -> frozenset[SourceIdentity]:
         """The sources of the inputs that begin with a table (`initial`)."""
-        inputs = (each for step in self.dataflow.pipeline.steps for each in step.inputs if each.step is None)
-        read = zip(self.stream.sources, inputs, strict=True)
+        read = zip(self.stream.sources, self.dataflow.pipeline.source_inputs, strict=True)
         return frozenset(source for stream, each in read if stream.initial is not None for source in each.sources)
 
     @property

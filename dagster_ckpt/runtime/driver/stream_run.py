@@ -309,7 +309,7 @@ class _Run:
             if (steps := self._writer.changed_pipeline) is not None:
                 query.start_if_idle(partial(self._restart_steps, driver, steps))
                 self._await_idle(query)
-            if self._checked.has_initial_rows and self._writer.manifest.epoch == EMPTY:
+            if self._checked.sources_after_tables and self._writer.manifest.epoch == EMPTY:
                 query.start_if_idle(partial(self._begin, driver))
                 self._await_idle(query)
             query.start(self._stream_writer(checkpoint))

@@ -54,7 +54,7 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
         if not _is_retained(chain, epoch):
             raise _retired_meanwhile(name, epoch, store)
         manifest = chain.read(epoch.version)
-    return _pinned(chain, Pin(name, chain.clock.now_ms(), manifest, nonce=Nonce(chain.clock.unique())), epoch)
+    return _pinned(chain, _new_pin(chain, name, manifest), epoch)
 
 
 def pin_for_fork(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId) -> Pin:
@@ -63,7 +63,7 @@ def pin_for_fork(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId)
     Raises as `write_pin` does.
     """
     epoch = next(entry for entry in shown.retained if entry.epoch == shown.epoch)
-    return _pinned(chain, Pin(name, chain.clock.now_ms(), shown, fork, Nonce(chain.clock.unique())), epoch)
+    return _pinned(chain, _new_pin(chain, name, shown, fork), epoch)
 
 
 def hold_epoch(chain: ManifestChain, name: str, shown: Manifest) -> None:
@@ -71,8 +71,7 @@ def hold_epoch(chain: ManifestChain, name: str, shown: Manifest) -> None:
 
     See after it whether one of the other pins is still there.
     """
-    pin = Pin(name, chain.clock.now_ms(), shown, nonce=Nonce(chain.clock.unique()))
-    chain.span().put_if_absent(pin_name(name), encode_pin(pin))
+    chain.span().put_if_absent(pin_name(name), encode_pin(_new_pin(chain, name, shown)))
 
 
 def let_go(chain: ManifestChain, name: str) -> None:
@@ -81,6 +80,10 @@ def let_go(chain: ManifestChain, name: str) -> None:
         chain.span().delete(pin_name(name))
     except StoreUnavailableError as error:
         _log.warning("a pin is no longer needed, and was not removed: unpin it. pin=%s, reason=%s", name, error)
+
+
+def _new_pin(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId | None = None) -> Pin:
+    return Pin(name, chain.clock.now_ms(), shown, fork, Nonce(chain.clock.unique()))
 
 
 def _pinned(chain: ManifestChain, pin: Pin, epoch: Retained) -> Pin:

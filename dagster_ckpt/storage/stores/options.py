@@ -23,6 +23,7 @@ _NO_SECRETS = {
 }
 _SECRET_CHARACTERS_MIN = 4
 _USER = re.compile(r"(?<=//)[^/\s]*@")
+_PARAMETERS = re.compile(r"\?\S*")
 _SIGNATURE = re.compile(r"(?:^|[?&;])(?:AccountKey|SharedAccessSignature|sig)=([^;&]*)")
 """The secret parts of Azure's connection strings and signatures."""
 
@@ -38,6 +39,10 @@ class StoreOptions:
         for secret in sorted(set(_secrets(self.given)), key=len, reverse=True):
             text = text.replace(secret, "***")
         return _USER.sub("***@", text)
+
+    def without_parameters(self, text: str) -> str:
+        """The same, and without the parameters of addresses: a token may be there in another form than in an option."""
+        return _PARAMETERS.sub("?...", self.without_secrets(text))
 
 
 def check_known(store: str, given: Mapping[str, object], known: Sequence[str]) -> None:

@@ -158,8 +158,8 @@ def _hold(chain: ManifestChain, newest: Manifest, successor: Manifest) -> str | 
     """Pin the epoch to go back to, where other pins alone keep it: they may be removed before the manifest keeps it.
 
     Returns the pin's name; None where none is needed. Another pin that is there after this one was written has kept
-    the epoch until then. A crash leaves this one, and so does a create of which nobody knows whether it happened: it
-    keeps the epoch until it is unpinned.
+    the epoch until then. After a crash, or a create with an unknown outcome, this pin stays, and keeps the epoch until
+    it is unpinned.
     """
     if successor.kind is not ManifestKind.ROLLBACK:
         return None

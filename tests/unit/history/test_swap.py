@@ -1,7 +1,7 @@
 """What was built beside a stream takes its place: one epoch, with what differs between the two tables."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,15 @@ from dagster_ckpt.history.swap import NotCaughtUpError, swap
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.kept_names import with_own_names
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.manifest.manifest import FilesMoved, IndexedList, InputSpec, Manifest, ManifestKind, Owner
+from dagster_ckpt.protocol.manifest.manifest import (
+    FileSeen,
+    FilesMoved,
+    IndexedList,
+    InputSpec,
+    Manifest,
+    ManifestKind,
+    Owner,
+)
 from dagster_ckpt.protocol.object_names import folder_of, pin_name
 from dagster_ckpt.protocol.transitions.renamed_columns import named_as
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -267,17 +275,23 @@ def test_one_that_has_read_less_does_not_take_over(world: World) -> None:
     assert len(swapped.sources[0].files.tail) == 5
 
 
+def read_another_file(
+    world: World, monkeypatch: pytest.MonkeyPatch, other: Callable[[FileSeen], FileSeen], *moved: FilesMoved
+) -> None:
+    """Both have read one more file with the same rows: the one beside another file than the stream."""
+    world.stream.commit(departures({"UA": [2.0]}))
+    [position] = world.beside.positions(3)
+    *before, last = position.files.tail
+    position = replace(position, files=IndexedList(tail=(*before, other(last))), moved=moved)
+    monkeypatch.setattr(world.beside, "positions", lambda batch: (position,))
+    world.beside.commit(departures({"UA": [2.0]}))
+
+
 @pytest.mark.parametrize(("later_ms", "is_behind"), [(-1, True), (0, False), (1, False)])
 def test_one_that_has_read_a_file_before_it_was_replaced_does_not_take_over(
     world: World, monkeypatch: pytest.MonkeyPatch, later_ms: int, *, is_behind: bool
 ) -> None:
-    world.stream.commit(departures({"UA": [2.0]}))
-    [position] = world.beside.positions(3)
-    seen = position.files.tail[-1]
-    seen = replace(seen, modified_ms=seen.modified_ms + later_ms)
-    position = replace(position, files=IndexedList(tail=(*position.files.tail[:-1], seen)))
-    monkeypatch.setattr(world.beside, "positions", lambda batch: (position,))
-    world.beside.commit(departures({"UA": [2.0]}))
+    read_another_file(world, monkeypatch, lambda file: replace(file, modified_ms=file.modified_ms + later_ms))
     if not is_behind:
         assert world.swap().kind is ManifestKind.SWAP
         return
@@ -289,13 +303,8 @@ def test_one_that_has_read_a_file_before_it_was_replaced_does_not_take_over(
 def test_of_files_that_were_moved_the_names_are_compared(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str, *, is_behind: bool
 ) -> None:
-    world.stream.commit(departures({"UA": [2.0]}))
-    [position] = world.beside.positions(3)
-    seen = replace(position.files.tail[-1], path=f"file:///now/departures/{name}")
-    files = IndexedList(tail=(*position.files.tail[:-1], seen))
-    position = replace(position, files=files, moved=(FilesMoved("file:/data", "file:/now", 3),))
-    monkeypatch.setattr(world.beside, "positions", lambda batch: (position,))
-    world.beside.commit(departures({"UA": [2.0]}))
+    moved = FilesMoved("file:/data", "file:/now", 3)
+    read_another_file(world, monkeypatch, lambda file: replace(file, path=f"file:///now/departures/{name}"), moved)
     if not is_behind:
         assert world.swap().kind is ManifestKind.SWAP
         return
@@ -304,13 +313,7 @@ def test_of_files_that_were_moved_the_names_are_compared(
 
 
 def test_one_that_has_read_other_files_does_not_take_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.stream.commit(departures({"UA": [2.0]}))
-    elsewhere = replace(SOURCE, address="file:///data/elsewhere")
-    [position] = world.beside.positions(3)
-    seen = replace(position.files.tail[-1], path=f"{elsewhere.address}/3.parquet")
-    position = replace(position, files=IndexedList(tail=(*position.files.tail[:-1], seen)))
-    monkeypatch.setattr(world.beside, "positions", lambda batch: (position,))
-    world.beside.commit(departures({"UA": [2.0]}))
+    read_another_file(world, monkeypatch, lambda file: replace(file, path="file:///data/elsewhere/3.parquet"))
     with pytest.raises(
         NotCaughtUpError, match=r"departures \(1 files, the first is file:///data/departures/3.parquet\)"
     ):

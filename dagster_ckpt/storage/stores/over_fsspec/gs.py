@@ -7,7 +7,6 @@ of several at 50 MB, and a `find` of its is served from a listing that it keeps.
 
 import io
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -42,7 +41,6 @@ _NO_OBJECT = "No such object"
 _NO_CONDITION = "At least one of the pre-conditions you specified did not hold"
 """What the service says in plain text where a client did not ask for JSON."""
 _NOT_GOOGLE = "not a reply of Google Cloud Storage"
-_PARAMETERS = re.compile(r"\?\S*")
 
 
 class _ErrorReply(Exception):  # noqa: N818  (a reply, which `_refusal` judges)
@@ -136,7 +134,7 @@ class GoogleCalls:
     def head(self, path: str) -> Head:
         found = self._json("b/{}/o/{}", self._bucket, path, fields="size,timeCreated")
         try:
-            # The time of this generation. `updated` also moves when somebody changes a label.
+            # When this generation was created: `updated` also changes with the object's metadata.
             return Head(int(found["size"]), _milliseconds(found["timeCreated"]))
         except (KeyError, ValueError, TypeError):
             raise Refusal(Outcome.UNKNOWN, _NOT_GOOGLE) from None
@@ -217,8 +215,7 @@ class GoogleCalls:
             raise self._refusal(401, error) from None
 
     def _refusal(self, status: int, error: BaseException) -> Refusal:
-        # An address may hold a token, in a form that differs from that of the options.
-        text = _PARAMETERS.sub("?...", self._options.without_secrets(str(error)))
+        text = self._options.without_parameters(str(error))
         outcome = error.outcome if isinstance(error, _ErrorReply) else Outcome.UNKNOWN
         advice = _ADVICE.get(status, _CREDENTIALS if isinstance(error, _CREDENTIAL_ERRORS) else "")
         return Refusal(outcome, str(status or type(error).__name__), text, advice)

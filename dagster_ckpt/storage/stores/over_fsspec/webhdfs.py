@@ -40,7 +40,6 @@ _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
 _OLD_MS = 1_000
 """An object is dated by its temporary file. One whose rename took longer than this is dated again."""
 _PART = 1024**2
-_PARAMETERS = re.compile(r"\?\S*")
 
 _MISSING = {"FileNotFoundException", "ParentNotDirectoryException"}
 _CREDENTIALS = "check the user and its permissions (docs/how-to/stores/hdfs.md lists them), then try again"
@@ -134,7 +133,7 @@ class WebHdfsCalls:
         except Refusal as refusal:
             if refusal.outcome in {Outcome.EXISTS, Outcome.MISSING}:
                 # Of the temporary file or its folder. It says nothing of the object.
-                raise _unknown(refusal) from None
+                raise _as_unknown(refusal) from None
             raise
 
     def _rename(self, temporary: str, path: str, overwrite: str) -> None:
@@ -144,7 +143,7 @@ class WebHdfsCalls:
         except Refusal as refusal:
             if refusal.outcome is Outcome.MISSING:
                 # Not of the object: a collector took this process for dead, and discarded its temporary file.
-                raise _unknown(refusal) from None
+                raise _as_unknown(refusal) from None
             raise
         if reply:
             # NameNodes reply to a rename with options by nothing, and to one without by true or false.
@@ -165,7 +164,7 @@ class WebHdfsCalls:
             self._ask("PUT", path, "SETTIMES", {"modificationtime": str(self._server_ms(path))})
         except Refusal as refusal:
             # It is there, and was perhaps seen; or a collector took it for old and deleted it. Find out by a retry.
-            raise _unknown(refusal) from None
+            raise _as_unknown(refusal) from None
 
     def _server_ms(self, path: str) -> int:
         """The time by the server's clock: that of a temporary file beside `path`."""
@@ -263,8 +262,7 @@ class WebHdfsCalls:
         return Refusal(outcome, reason, text, _ADVICE.get(reason, ""))
 
     def _unknown(self, error: Exception) -> Refusal:
-        # The parameters of an address may hold a token that a server gave.
-        text = _PARAMETERS.sub("?...", self._options.without_secrets(str(error)))
+        text = self._options.without_parameters(str(error))
         return Refusal(Outcome.UNKNOWN, type(error).__name__, text)
 
     def _connections(self) -> Any:
@@ -300,7 +298,7 @@ def _check_time(clock: Clock, end_ms: int) -> None:
         raise TimeoutError("the request took too long")
 
 
-def _unknown(refusal: Refusal) -> Refusal:
+def _as_unknown(refusal: Refusal) -> Refusal:
     return Refusal(Outcome.UNKNOWN, refusal.reason, refusal.text, refusal.advice)
 
 
