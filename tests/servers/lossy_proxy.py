@@ -36,11 +36,15 @@ class LossyProxy:
 
     def lose(self, request: bytes, *, reply: bool, skipped: int = 0) -> None:
         """Lose one request that has this pattern, after `skipped` others, or the reply to it. Ends the connection."""
-        self.control.send(_Loss(request, reply, skipped))
+        self._arm(_Loss(request, reply, skipped))
 
     def has_lost(self) -> bool:
         """Disarm it; returns whether something was lost since it was armed."""
-        self.control.send(None)
+        return self._arm(None)
+
+    def _arm(self, loss: _Loss | None) -> bool:
+        """Returns once the proxy has it, so that the very next request meets it."""
+        self.control.send(loss)
         lost: bool = self.control.recv()
         return lost
 
@@ -69,9 +73,8 @@ def _serve(server: int, control: Connection) -> None:
     while True:
         loss: _Loss | None = control.recv()
         with proxy.lock:
-            if loss is None:
-                control.send(proxy.lost)
-            proxy.armed, proxy.lost = loss, False
+            lost, proxy.armed, proxy.lost = proxy.lost, loss, False
+        control.send(lost)
 
 
 class _Proxy:

@@ -50,6 +50,7 @@ class LeaseHeartbeat:
         self._lease = lease
         self._pulse = pulse
         self._pause_s = 0.0
+        self._warned_ms: float | None = None
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"lease-{lease.term}", daemon=True)
@@ -117,7 +118,11 @@ class LeaseHeartbeat:
         try:
             self._store.put(lease_name(lease.term), encode_lease(lease))
             pause_ms = max(0, period_ms - (self._clock.monotonic_ms() - began_ms))
+            self._warned_ms = None
         except Exception as error:  # noqa: BLE001  (if this thread died, the writer would look dead)
-            _log.warning("the lease of term %s could not be written; the work goes on. reason=%s", lease.term, error)
+            if self._warned_ms is None or began_ms - self._warned_ms >= period_ms:  # it is tried far more often
+                text = "the lease of term %s could not be written; the work continues. reason=%s"
+                _log.warning(text, lease.term, error)
+                self._warned_ms = began_ms
             pause_ms = min(_AGAIN_MS, period_ms / 10)
         self._pause_s = pause_ms / 1000

@@ -65,6 +65,22 @@ def test_a_store_that_does_not_answer_or_breaks_is_tried_again_at_the_next_beat(
     heartbeat.end("success")
 
 
+def test_an_outage_is_warned_of_once_a_period(caplog: pytest.LogCaptureFixture) -> None:
+    store, clock = FaultyStore(a_store()), StillClock()
+    store.decide = lambda _: Fault.LOST_REQUEST
+    heartbeat = LeaseHeartbeat(store, replace(QUICK, timeout_ms=30_000), clock)
+    for _ in range(25):
+        heartbeat.beat()
+        clock.sleep_ms(1_000)
+    assert len(caplog.records) == 3
+
+    store.decide = lambda _: Fault.NONE
+    heartbeat.beat()
+    store.decide = lambda _: Fault.LOST_REQUEST
+    heartbeat.beat()
+    assert len(caplog.records) == 4, "another outage is another warning"
+
+
 def test_a_lease_that_is_stopped_lapses_as_if_the_writer_had_died() -> None:
     store = a_store()
     heartbeat = LeaseHeartbeat(store, QUICK, SystemClock())
