@@ -526,14 +526,13 @@ def takes_any_run(
 
 @dataclass(frozen=True)
 class Mutant:
-    """One rule left out: by another part, or by functions in the place of those of a module. `seeds` catch it.
+    """One rule left out: by another part, or by functions in the place of those of a module.
 
     Functions are replaced for the whole life of a world: within a pass, somebody else would move meanwhile. None below
     `first_seed` can catch it.
     """
 
     parts: Parts
-    seeds: tuple[int, ...] = ()
     functions: tuple[tuple[object, str, object], ...] = ()
     first_seed: int = 0
 
@@ -544,20 +543,20 @@ class Mutant:
             return patches.pop_all()
 
 
-def _chain(chain: type[ManifestChain], *seeds: int) -> Mutant:
-    return Mutant(Parts(chain=chain), seeds)
+def _chain(chain: type[ManifestChain]) -> Mutant:
+    return Mutant(Parts(chain=chain))
 
 
-def _collector(collector: type[Collector], *seeds: int) -> Mutant:
-    return Mutant(Parts(collector=collector), seeds)
+def _collector(collector: type[Collector]) -> Mutant:
+    return Mutant(Parts(collector=collector))
 
 
-def _function(module: object, name: str, value: object, *seeds: int) -> Mutant:
-    return Mutant(Parts(), seeds, ((module, name, value),))
+def _function(module: object, name: str, value: object) -> Mutant:
+    return Mutant(Parts(), ((module, name, value),))
 
 
-def _delivered_to(session: type[SimulatedSession], *seeds: int) -> Mutant:
-    return Mutant(Parts(destination=with_session(session)), seeds)
+def _delivered_to(session: type[SimulatedSession]) -> Mutant:
+    return Mutant(Parts(destination=with_session(session)))
 
 
 _UNJUDGED: tuple[tuple[object, str, object], ...] = (
@@ -566,114 +565,111 @@ _UNJUDGED: tuple[tuple[object, str, object], ...] = (
 )
 
 
-def _reshard(module: object, name: str, value: object, *seeds: int) -> Mutant:
+def _reshard(module: object, name: str, value: object) -> Mutant:
     """With nothing that would refuse what comes of it: neither before it is created, nor beside the oracle."""
-    return Mutant(Parts(), seeds, ((module, name, value), *_UNJUDGED))
+    return Mutant(Parts(), ((module, name, value), *_UNJUDGED))
 
 
-def _swap(name: str, *seeds: int) -> Mutant:
+def _swap(name: str) -> Mutant:
     """Without a part of it, and with nothing that would refuse what comes of it."""
     functions = ((swap_module, name, lambda *_: None), *_UNJUDGED)
-    return Mutant(Parts(), seeds, functions, first_seed=FIRST_WITH_REBUILDS)
+    return Mutant(Parts(), functions, first_seed=FIRST_WITH_REBUILDS)
 
 
-def _pins(read: Callable[[ManifestChain], list[Pin]], *seeds: int) -> Mutant:
+def _pins(read: Callable[[ManifestChain], list[Pin]]) -> Mutant:
     """Of a collector that reads some of the pins alone."""
     functions: tuple[tuple[object, str, object], ...] = (
         (collector_module, "read_pins", read),
         (collector_module, "settled_pins", read),
     )
-    return Mutant(Parts(), seeds, functions)
+    return Mutant(Parts(), functions)
 
 
-def _of_steps(coordinator: Callable[[Coordinator, Event], Stepped], *seeds: int) -> Mutant:
-    return Mutant(Parts(step=coordinator), seeds, first_seed=FIRST_WITH_STEPS)
+def _of_steps(coordinator: Callable[[Coordinator, Event], Stepped]) -> Mutant:
+    return Mutant(Parts(step=coordinator), first_seed=FIRST_WITH_STEPS)
 
 
 MUTANTS: dict[str, Mutant] = {
-    "fencing is off": _chain(NoFencing, 0),
-    "what exists is mine": _chain(ExistsIsMine, 27),
-    "a nonce for each writer instead of each manifest": _chain(NoncePerWriter, 273),
-    "a nonce for several tries": _chain(GivesUpAfterOneTry, 6),
-    "neither the parent nor later manifests are checked": _chain(NoCheckOfItsPlace, 111),
-    "a reopening ignores the term": _function(writer_module, "open_again", takes_the_stream_back, 6),
-    "an epoch without work says that it has worked": Mutant(Parts(driver=SaysItHasWorked), seeds=(0,)),
-    "an epoch that reads nothing counts as a batch": Mutant(Parts(driver=CountsQuietEpochs), seeds=(0,)),
-    "what is due is remembered by the driver": Mutant(Parts(driver=RemembersWhatIsDue), seeds=(6,)),
-    "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon, 7),
-    "the mark of a trimmed stream is ignored": _chain(BelievesInVersion1, 380),
-    "lists are believed": _chain(BelievesLists, 13),
-    "pins are ignored": _pins(no_pins, 3),
-    "the grace period is ignored": _collector(IgnoresGrace, 3),
-    "age is told by the wrong clock": _collector(TrustsItsOwnClock, 3),
-    "the newest 16 count as little as others": _function(collector_module, "bound", newest_not_spared, 6),
-    "what is retained is forgotten": _function(collector_module, "bound", retained_not_spared, 0, 1),
-    "manifests go youngest first": _collector(YoungestFirst, 1, 2),
-    "a delete is not confirmed": _collector(DoesNotConfirm, 367),
-    "no sign that the stream was trimmed": _collector(LeavesNoSign, 0, 1),
-    "a full store is trimmed without the sign": _collector(TrimsWithoutTheSign, 31),
-    "age is told by the wrong clock in a full store": _collector(TrustsItsOwnClockWithoutRoom, 1165),
-    "files go before their manifests": _collector(FilesFirst, 0, 1),
-    "a stranger collects the live term": _function(collector_module, "is_garbage", live_term_not_spared, 2),
-    "a writer collects what is in flight": _function(collector_module, "is_garbage", in_flight_not_spared, 17),
-    "subscribers are ignored": _function(collector_module, "read_subscribers", no_subscribers, 40),
-    "the bound of the log is off by one": _function(collector_module, "log_bound", log_bound_too_high, 40),
-    "that a subscriber may go back is forgotten": _function(subscribers_module, "_oldest", where_it_is, 40),
+    "fencing is off": _chain(NoFencing),
+    "what exists is mine": _chain(ExistsIsMine),
+    "a nonce for each writer instead of each manifest": _chain(NoncePerWriter),
+    "a nonce for several tries": _chain(GivesUpAfterOneTry),
+    "neither the parent nor later manifests are checked": _chain(NoCheckOfItsPlace),
+    "a reopening ignores the term": _function(writer_module, "open_again", takes_the_stream_back),
+    "an epoch without work says that it has worked": Mutant(Parts(driver=SaysItHasWorked)),
+    "an epoch that reads nothing counts as a batch": Mutant(Parts(driver=CountsQuietEpochs)),
+    "what is due is remembered by the driver": Mutant(Parts(driver=RemembersWhatIsDue)),
+    "a sleeper takes away what was built upon": _chain(TakesAwayWhatWasBuiltUpon),
+    "the mark of a trimmed stream is ignored": _chain(BelievesInVersion1),
+    "lists are believed": _chain(BelievesLists),
+    "pins are ignored": _pins(no_pins),
+    "the grace period is ignored": _collector(IgnoresGrace),
+    "age is told by the wrong clock": _collector(TrustsItsOwnClock),
+    "the newest 16 count as little as others": _function(collector_module, "bound", newest_not_spared),
+    "what is retained is forgotten": _function(collector_module, "bound", retained_not_spared),
+    "manifests go youngest first": _collector(YoungestFirst),
+    "a delete is not confirmed": _collector(DoesNotConfirm),
+    "no sign that the stream was trimmed": _collector(LeavesNoSign),
+    "a full store is trimmed without the sign": _collector(TrimsWithoutTheSign),
+    "age is told by the wrong clock in a full store": _collector(TrustsItsOwnClockWithoutRoom),
+    "files go before their manifests": _collector(FilesFirst),
+    "a stranger collects the live term": _function(collector_module, "is_garbage", live_term_not_spared),
+    "a writer collects what is in flight": _function(collector_module, "is_garbage", in_flight_not_spared),
+    "subscribers are ignored": _function(collector_module, "read_subscribers", no_subscribers),
+    "the bound of the log is off by one": _function(collector_module, "log_bound", log_bound_too_high),
+    "that a subscriber may go back is forgotten": _function(subscribers_module, "_oldest", where_it_is),
     "a stream subscribes after it has looked": Mutant(
         Parts(reading_driver=SubscribesAfterTheCheck),
-        seeds=(3,),
         functions=((upstreams_module, "subscribe", subscribes_without_an_object),),
     ),
-    "a snapshot goes before the log behind it": _collector(LetsSnapshotsGoTooEarly, 65),
+    "a snapshot goes before the log behind it": _collector(LetsSnapshotsGoTooEarly),
     "a snapshot goes as soon as it was read to its end": _function(
-        upstreams_module, "lineage_epochs", lambda newest: [newest.epoch], 0
+        upstreams_module, "lineage_epochs", lambda newest: [newest.epoch]
     ),
     "a snapshot goes with a restart once it was read to its end": _function(
-        upstreams_module.Upstreams, "_retained", lambda upstreams, version: None, 0
+        upstreams_module.Upstreams, "_retained", lambda upstreams, version: None
     ),
-    "a fork's pin is not written": _function(fork_module, "_Fork", ForksWithoutAPin, 25),
-    "a fork's pin is written after version 1": _function(fork_module, "_Fork", ForksBeforeItPins, 315),
-    "a fork's pin is ignored": _pins(pins_of_people, 25),
-    "a fork lets go of what it still reads": _collector(LetsGoOfItsOrigin, 128),
-    "a reshard forgets a shard": _reshard(reshard_module, "with_clips", forgets_the_last_shard, 34),
-    "a reshard forgets runs": _reshard(reshard_module, "with_clips", forgets_older_runs, 18),
-    "a reshard turns the order of runs": _reshard(reshard_module, "with_clips", oldest_first, 18),
-    "a reshard clips nothing": _reshard(reshard_module, "with_clips", without_clips, 34),
-    "a reshard lets go of the change log": _reshard(writer_module, "resharded", reshards_without_the_log, 34),
-    "a reshard lets go of older epochs": _reshard(writer_module, "resharded", reshards_without_the_past, 18),
-    "a task looks at no clip": _function(tasks_module, "shown", shows_all, 19),
-    "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all, 18),
-    "a swap comes before all is read again": _swap("check_caught_up", 2416),
-    "nothing is collected": _collector(NeverCollects, 0, 1),
-    "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look), seeds=(132,)),
-    "a batch is skipped": Mutant(Parts(driver=SkipsABatch), seeds=(118,)),
+    "a fork's pin is not written": _function(fork_module, "_Fork", ForksWithoutAPin),
+    "a fork's pin is written after version 1": _function(fork_module, "_Fork", ForksBeforeItPins),
+    "a fork's pin is ignored": _pins(pins_of_people),
+    "a fork lets go of what it still reads": _collector(LetsGoOfItsOrigin),
+    "a reshard forgets a shard": _reshard(reshard_module, "with_clips", forgets_the_last_shard),
+    "a reshard forgets runs": _reshard(reshard_module, "with_clips", forgets_older_runs),
+    "a reshard turns the order of runs": _reshard(reshard_module, "with_clips", oldest_first),
+    "a reshard clips nothing": _reshard(reshard_module, "with_clips", without_clips),
+    "a reshard lets go of the change log": _reshard(writer_module, "resharded", reshards_without_the_log),
+    "a reshard lets go of older epochs": _reshard(writer_module, "resharded", reshards_without_the_past),
+    "a task looks at no clip": _function(tasks_module, "shown", shows_all),
+    "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all),
+    "a swap comes before all is read again": _swap("check_caught_up"),
+    "nothing is collected": _collector(NeverCollects),
+    "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look)),
+    "a batch is skipped": Mutant(Parts(driver=SkipsABatch)),
     "an unanswered commit is made again by the same writer": Mutant(
-        Parts(driver=GoesOnWithAnUnansweredCommit, chain=NoncePerWriter), seeds=(6,)
+        Parts(driver=GoesOnWithAnUnansweredCommit, chain=NoncePerWriter)
     ),
-    "an ACK comes before the file is durable": Mutant(Parts(create=acks_too_early), seeds=(13,)),
-    "a word of another epoch counts": Mutant(Parts(step=takes_any_word), seeds=(21,)),
-    "a missing word counts as one": Mutant(Parts(step=commits_without_all), seeds=(34,)),
-    "an epoch waits for the last step alone": _of_steps(waits_for_the_last_step, 1049),
+    "an ACK comes before the file is durable": Mutant(Parts(create=acks_too_early)),
+    "a word of another epoch counts": Mutant(Parts(step=takes_any_word)),
+    "a missing word counts as one": Mutant(Parts(step=commits_without_all)),
+    "an epoch waits for the last step alone": _of_steps(waits_for_the_last_step),
     "a late reply of an earlier step counts": replace(
-        _of_steps(takes_late_replies_of_earlier_steps, 1049), functions=_UNJUDGED
+        _of_steps(takes_late_replies_of_earlier_steps), functions=_UNJUDGED
     ),
-    "replies of two attempts of a step are mixed": _of_steps(mixes_attempts, 1049),
-    "the runs of earlier steps are not committed": _of_steps(commits_the_last_step_alone, 1003),
+    "replies of two attempts of a step are mixed": _of_steps(mixes_attempts),
+    "the runs of earlier steps are not committed": _of_steps(commits_the_last_step_alone),
     "the runs of earlier steps are collected": replace(
-        _function(collector_module, "is_garbage", collects_earlier_steps, 1003), first_seed=FIRST_WITH_STEPS
+        _function(collector_module, "is_garbage", collects_earlier_steps), first_seed=FIRST_WITH_STEPS
     ),
     "a reshard forgets earlier steps": replace(
-        _reshard(reshard_module, "_without_timelines", reshards_the_last_step, 1209), first_seed=FIRST_WITH_STEPS
+        _reshard(reshard_module, "_without_timelines", reshards_the_last_step), first_seed=FIRST_WITH_STEPS
     ),
     "a rollback takes the last step back alone": Mutant(
         Parts(),
-        (1030,),
         ((opening_module, "rolled_back", rolls_the_last_step_back), *_UNJUDGED),
         first_seed=FIRST_WITH_STEPS,
     ),
     "a changed step keeps what it had": Mutant(
         Parts(),
-        (1212,),
         (
             (writer_module, "changed", keeps_the_last_step),
             (tasks_module, "changed", keeps_the_last_step),
@@ -682,41 +678,37 @@ MUTANTS: dict[str, Mutant] = {
         first_seed=FIRST_WITH_CHANGED_STEPS,
     ),
     "the first epoch of changed steps emits what is due": Mutant(
-        Parts(driver=EmitsWithChangedSteps), (1212,), first_seed=FIRST_WITH_CHANGED_STEPS
+        Parts(driver=EmitsWithChangedSteps), first_seed=FIRST_WITH_CHANGED_STEPS
     ),
-    "each relaunch is the first": _function(sensor_module, "run_request", forgets_the_attempt, 95),
-    "a lease lapses in one tick": _function(StreamStatus, "watch", dead_at_first_sight, 3),
-    "the sensor's cursor is not read back": _function(Memory, "read", remembers_nothing, 4),
-    "the newest run may be another stream's": _function(sensor_module, "newest_run", takes_any_run, 0),
-    "rows are committed before the position": _delivered_to(WritesThePositionLater, 7),
+    "each relaunch is the first": _function(sensor_module, "run_request", forgets_the_attempt),
+    "a lease lapses in one tick": _function(StreamStatus, "watch", dead_at_first_sight),
+    "the sensor's cursor is not read back": _function(Memory, "read", remembers_nothing),
+    "the newest run may be another stream's": _function(sensor_module, "newest_run", takes_any_run),
+    "rows are committed before the position": _delivered_to(WritesThePositionLater),
     "a position without the stream's UUID": Mutant(
         Parts(destination=with_session(ForgetsTheStream)),
-        (285,),
         (
             (_Run, "_begun", begins_at_any_stream),
             (manifest_rules, "_OF_KIND", {**manifest_rules._OF_KIND, ManifestKind.EPOCH: ()}),
         ),
     ),
-    "a destination has no fence": _delivered_to(TakesNoFence, 192),
-    "a destination compares neither fence nor position": _delivered_to(ComparesNothing, 129),
-    "a commit without a reply is sent again": _delivered_to(TriesAgainBlindly, 207),
+    "a destination has no fence": _delivered_to(TakesNoFence),
+    "a destination compares neither fence nor position": _delivered_to(ComparesNothing),
+    "a commit without a reply is sent again": _delivered_to(TriesAgainBlindly),
     "a delivery goes on from its manifest, not from the destination": Mutant(
         Parts(),
-        (7,),
         ((_Run, "_begun", begins_at_its_manifest), (_Run, "_apply", records_before_it_commits)),
     ),
-    "a delivery records what is not committed": _function(_Run, "_apply", records_before_it_commits, 7),
-    "a gap between the snapshot and the log": _function(delivery_run_module, "DeliveryRows", LeavesAGap, 7),
-    "a delivery begins with a table that is not pinned": _function(
-        delivery_run_module, "DeliveryRows", SnapsTheNewest, 7
-    ),
-    "a delivery does not look for rollbacks": _function(delivery_run_module, "UpstreamLog", JudgesNoRollback, 139),
+    "a delivery records what is not committed": _function(_Run, "_apply", records_before_it_commits),
+    "a gap between the snapshot and the log": _function(delivery_run_module, "DeliveryRows", LeavesAGap),
+    "a delivery begins with a table that is not pinned": _function(delivery_run_module, "DeliveryRows", SnapsTheNewest),
+    "a delivery does not look for rollbacks": _function(delivery_run_module, "UpstreamLog", JudgesNoRollback),
     "an emptied destination is filled again": _function(
-        delivery_run_module, "judge", begins_again_where_it_was_emptied, 73
+        delivery_run_module, "judge", begins_again_where_it_was_emptied
     ),
     "an upsert delivery stops where it could replace": _function(
-        delivery_run_module, "judge", stops_where_it_could_replace, 78
+        delivery_run_module, "judge", stops_where_it_could_replace
     ),
-    "an append delivery replaces the table": _function(delivery_run_module, "judge", replaces_what_it_must_not, 145),
-    "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for, 21),
+    "an append delivery replaces the table": _function(delivery_run_module, "judge", replaces_what_it_must_not),
+    "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for),
 }
