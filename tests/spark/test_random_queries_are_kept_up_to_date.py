@@ -26,7 +26,7 @@ from tests.worlds.examples import TIMES
 from tests.worlds.queries.tables import COLUMNS, EPOCHS, Changing, tables
 from tests.worlds.queries.texts import queries
 
-WORLDS = 5 if TIMES == 1 else 150 * TIMES
+WORLDS = 3 if TIMES == 1 else 150 * TIMES
 """`make properties` has TIMES = 20: 3,000 worlds."""
 PARTS = 1 if TIMES == 1 else 2
 """Each can have a core of its own."""
