@@ -389,6 +389,8 @@ def acks_of(
         coordinator.abort(outcome.aborted)
     elif outcome.error is not None:
         coordinator.decline(epoch, None, "", outcome.reason)
+    elif (wrong := _wrong_replies(outcome, assignments)) is not None:
+        coordinator.decline(epoch, None, "", wrong)
     else:
         for reply in _whole(outcome, assignments):
             if isinstance(reply, ShardAck):
@@ -396,6 +398,24 @@ def acks_of(
             else:
                 coordinator.decline(epoch, reply.shard, reply.host, reply.reason)
     return coordinator.end_job(epoch)
+
+
+def _wrong_replies(outcome: JobOutcome, assignments: Sequence[ShardAssignment]) -> str | None:
+    """What is wrong with the replies of an unkeyed last step: each of its tasks sends one. None: nothing.
+
+    Spark logs an accumulator's failed update, and the job goes on. The coordinator finds it where a shard has one task;
+    here any number of tasks have the rows of a shard.
+    """
+    last = len(assignments) - 1
+    if assignments[last].tasks is not None or outcome.last_tasks is None:
+        return None
+    replies = sum(isinstance(reply, ShardDecline) or reply.step == last for reply in outcome.replies)
+    if replies == outcome.last_tasks:
+        return None
+    return (
+        "the replies of the tasks are not those of all of them: look in the log for a failed update of an accumulator. "
+        f"tasks={outcome.last_tasks}, replies={replies}"
+    )
 
 
 def _whole(outcome: JobOutcome, assignments: Sequence[ShardAssignment]) -> Iterable[Reply]:

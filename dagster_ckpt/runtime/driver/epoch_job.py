@@ -38,6 +38,7 @@ class JobOutcome:
 
     `silent` are the tasks that did not reply before the timeout; `aborted` is why we cancelled the job ourselves.
     `had_tasks` is false where Spark concluded from the plan alone that there are no rows, and started no task.
+    `last_tasks` is how many tasks the last step had; None where the job failed.
     """
 
     replies: tuple[Reply, ...] = ()
@@ -46,6 +47,7 @@ class JobOutcome:
     silent: tuple[RunningTask, ...] | None = None
     aborted: str | None = None
     had_tasks: bool = True
+    last_tasks: int | None = None
 
 
 class EpochJob:
@@ -90,7 +92,7 @@ class EpochJob:
         try:
             rows = rows_of(self._frame)
             rows.count()
-            had_tasks = rows.getNumPartitions() > 0
+            tasks = int(rows.getNumPartitions())
         except (Py4JError, PySparkException) as error:
             return JobOutcome((), error, reason_of(error), self._silent, self._aborted)
         finally:
@@ -100,7 +102,7 @@ class EpochJob:
         # A task of an epoch that was given up may have replied since the list was cleared.
         texts = [text for epoch, text in self._replies.value if epoch == self._order.epoch]
         replies = tuple(reply for text in texts for reply in decode_replies(text))
-        return JobOutcome(replies, had_tasks=had_tasks)
+        return JobOutcome(replies, had_tasks=tasks > 0, last_tasks=tasks)
 
     def abort(self, reason: str) -> None:
         """Cancel the job, from another thread."""

@@ -14,6 +14,7 @@ from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 EPOCH = Epoch(7)
 ONE, OTHER = ShardAck(Shard(0), rows_in=3), ShardAck(Shard(1))
 SHUFFLED = ShardAssignment.keyed(2, tasks_max=2)
+UNKEYED = ShardAssignment.unkeyed(2)
 
 
 def acks(outcome: JobOutcome, *assignments: ShardAssignment) -> tuple[ShardAck, ...]:
@@ -36,7 +37,21 @@ def test_a_shuffled_job_without_tasks_acks_every_shard_empty() -> None:
 
 
 def test_an_unkeyed_shard_without_a_partition_is_acked_empty() -> None:
-    assert acks(JobOutcome((ONE,)), ShardAssignment.unkeyed(2)) == (ONE, OTHER)
+    assert acks(JobOutcome((ONE,)), UNKEYED) == (ONE, OTHER)
+
+
+def test_a_task_of_an_unkeyed_step_without_a_reply_gives_the_epoch_up() -> None:
+    assert acks(JobOutcome((ONE,), last_tasks=1), UNKEYED) == (ONE, OTHER)
+    with pytest.raises(CheckpointDeclinedError, match="tasks=2, replies=1"):
+        acks(JobOutcome((ONE,), last_tasks=2), UNKEYED)
+    with pytest.raises(CheckpointDeclinedError, match="tasks=2, replies=0"):
+        acks(JobOutcome((), last_tasks=2), UNKEYED)
+    with pytest.raises(CheckpointDeclinedError, match="tasks=1, replies=2"):
+        acks(JobOutcome((ONE, ONE), last_tasks=1), UNKEYED)
+
+
+def test_a_job_without_tasks_has_lost_none() -> None:
+    assert acks(JobOutcome((), had_tasks=False, last_tasks=0), UNKEYED) == (ShardAck(Shard(0)), OTHER)
 
 
 def test_each_step_speaks_for_itself() -> None:
@@ -50,7 +65,7 @@ def test_each_step_speaks_for_itself() -> None:
 
 def test_partitions_of_an_unkeyed_step_before_a_shuffled_one_ack_together() -> None:
     second = tuple(replace(ack, step=1) for ack in (ONE, OTHER))
-    assert acks(JobOutcome((*second, ONE, ONE)), ShardAssignment.unkeyed(2), SHUFFLED) == (
+    assert acks(JobOutcome((*second, ONE, ONE)), UNKEYED, SHUFFLED) == (
         replace(ONE, rows_in=6),
         OTHER,
         *second,
