@@ -16,12 +16,13 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError, InvalidPipelineError
-from dagster_ckpt.ids import Epoch, Nonce, Term, Version
+from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.partial_aggregate import partial_aggregate
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.runtime.spark.package_archive import PACKAGE
 from dagster_ckpt.runtime.spark.unseen_store import unseen
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_replies
@@ -34,6 +35,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retrying_store import retrying
 
 ORDER_PROPERTY = "dagster_ckpt.epoch"
@@ -175,25 +177,41 @@ def worked(
     try:
         _check_package(setup.package)
         work = _begun(setup, order, attempt)
-        if setup.changed is not None:
-            work, old = with_steps(work, setup.changed)
-            if old is not None and fills_table(work, setup.changed, old):
-                fill_table(work, setup.changed, old, shards, replies)
-                return
-            if old is not None:
-                yield from pass_on_table(work, setup.changed, old, shards, setup.code, replies)
-                return
-        operator = _operator(setup, work.manifest)
-        if setup.partial:
-            operator = partial_aggregate(operator)
-        if isinstance(operator, AppendOnly):
-            replies.append(work.append(operator, partition, batches))
-        else:
-            yield from work.transform(operator, shards, batches, replies)
+        try:
+            yield from _changes(setup, work, partition, shards, batches, replies)
+        except CorruptStateError:
+            _check_mount(setup, work.store, order)
+            raise
+        _check_mount(setup, work.store, order)
     except Exception as error:  # noqa: BLE001  (every error that can be caught becomes a decline)
         kind = type(error).__name__
         reason = str(error) if isinstance(error, CheckpointError) else f"{kind}: {error}"
         replies[:] = [ShardDecline(shard, socket.gethostname(), kind, reason) for shard in shards]
+
+
+def _changes(
+    setup: TaskSetup,
+    work: ShardWork,
+    partition: int,
+    shards: Sequence[Shard],
+    batches: Iterator[pa.RecordBatch],
+    replies: list[Reply],
+) -> Iterator[pa.Table]:
+    if setup.changed is not None:
+        work, old = with_steps(work, setup.changed)
+        if old is not None and fills_table(work, setup.changed, old):
+            fill_table(work, setup.changed, old, shards, replies)
+            return
+        if old is not None:
+            yield from pass_on_table(work, setup.changed, old, shards, setup.code, replies)
+            return
+    operator = _operator(setup, work.manifest)
+    if setup.partial:
+        operator = partial_aggregate(operator)
+    if isinstance(operator, AppendOnly):
+        replies.append(work.append(operator, partition, batches))
+    else:
+        yield from work.transform(operator, shards, batches, replies)
 
 
 def replies_of(
@@ -204,6 +222,16 @@ def replies_of(
     for _ in worked(setup, order, partition, attempt, batches, replies):
         raise AssertionError("no step is behind the last")
     return replies
+
+
+def _check_mount(setup: TaskSetup, store: ObjectStore, order: EpochOrder) -> None:
+    """Decline what was written while a shared folder was not mounted: it is below the mount point, on this host alone.
+
+    The manifest was seen before the first file was written; it is still there after the last one. State that is missing
+    together with the manifest is not damaged.
+    """
+    if setup.address.is_shared_folder and not store.exists(manifest_name(order.version)):
+        raise CheckpointDeclinedError(unseen(store, "nothing any more of what was there when the task began"))
 
 
 def _check_package(archive: str | None) -> None:

@@ -16,8 +16,8 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import file_of
-from dagster_ckpt.runtime.task.ack_rows import ShardDecline
-from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
+from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline
+from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, _Known, _known, _place, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -172,3 +172,65 @@ def test_secrets_are_never_shown(setup: TaskSetup) -> None:
     secret = replace(setup, address=StoreAddress("file:///data", {"key": "hunter2"}))
     assert "hunter2" not in repr(secret)
     assert "hunter2" not in str(secret)
+
+
+@pytest.fixture
+def shared(setup: TaskSetup) -> TaskSetup:
+    return replace(setup, address=StoreAddress(setup.address.url, {"shared": True}))
+
+
+def unmount(folder: Path) -> None:
+    """Leave the bare mount point. The other hosts, the driver among them, have the folder as before."""
+    folder.rename(folder.with_name(f"{folder.name} as the others see it"))
+    folder.mkdir()
+
+
+def is_declined(replies: list[Reply]) -> bool:
+    declines = [each for each in replies if isinstance(each, ShardDecline) and each.error == "CheckpointDeclinedError"]
+    return len(declines) == len(replies) and all("mount the same file system" in each.reason for each in declines)
+
+
+def test_a_file_below_a_mount_point_that_is_bare_again_is_declined(
+    shared: TaskSetup, writer: StreamWriter, tmp_path: Path
+) -> None:
+    order = order_of(writer)
+    replies_of(shared, order, 0, 1, iter([batch((0, 1, 1))]))
+    unmount(tmp_path)
+    assert is_declined(replies_of(shared, order, 1, 2, iter([batch((2, 7, 10))]))), "its file is on this host alone"
+
+
+def test_so_it_is_where_the_mount_goes_while_the_task_works(
+    shared: TaskSetup,
+    writer: StreamWriter,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = ManifestChain.read
+
+    def goes_after_the_manifest_was_read(chain: ManifestChain, version: Version) -> Manifest:
+        manifest = own(chain, version)
+        unmount(tmp_path)
+        return manifest
+
+    monkeypatch.setattr(ManifestChain, "read", goes_after_the_manifest_was_read)
+    replies = replies_of(shared, order_of(writer), 1, 2, iter([batch((2, 7, 10))]))
+    assert is_declined(replies), "its file is on this host alone"
+
+
+def test_state_that_is_not_there_because_the_mount_is_gone_is_no_damage(
+    shared: TaskSetup,
+    writer: StreamWriter,
+    tmp_path: Path,
+) -> None:
+    """Its advice would be to restore a backup, or to go back to an older epoch."""
+    replies = replies_of(shared, order_of(writer), 1, 1, iter([batch((2, 7, 10))]))
+    [ack] = [reply for reply in replies if isinstance(reply, ShardAck) and reply.shard == 2]
+    runs = {
+        each.table: tuple(each.runs if shard == ack.shard else () for shard in range(SHARDS)) for each in ack.tables
+    }
+    state = replace(writer.manifest, runs=runs)
+    assert state.runs["groups"][2], "there is state now"
+    order = order_of(writer)
+    _known[_place(shared)] = _Known(state, {})
+    unmount(tmp_path)
+    assert is_declined(replies_of(shared, order, 1, 2, iter([batch((2, 7, 10))])))
