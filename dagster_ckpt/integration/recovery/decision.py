@@ -8,6 +8,8 @@ module reads no clock, store or Dagster database, so the whole table below is a 
     queued, or started with a live lease                    nothing                           nothing
     started with a lapsed lease; failed, lease not closed   recover                           recover
     failed, but the stream's own step had ended             nothing                           start the next
+    failed, Dagster's run retries will retry it             nothing for 15 minutes, then      the same
+                                                            recover
     failed, its own step was interrupted; started for
     3 minutes since the interruption                        recover                           recover
     canceled                                                nothing until a person starts it  the same
@@ -236,7 +238,8 @@ def _starting(view: StreamView, run: RunView, start: StartView, recovery: Recove
 
 def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
     lease = view.lease
-    if run.left_to_dagster:
+    if run.left_to_dagster and run.same_ms < STARTING_MS_MAX:
+        # Not for ever: Dagster's daemon may give up (a run without a job origin, an ended backfill) and leave its mark.
         return Verdict("Dagster's run retries retry it")
     if run.unfit:
         return Verdict("its pipeline is invalid: fix it and start the stream again")

@@ -4,6 +4,7 @@ So executors run the driver's release, whatever they have installed, and need on
 s3fs for a store on S3. Its modules are compiled: of an archive, each worker process would compile them again.
 """
 
+import re
 import shutil
 import sys
 import tempfile
@@ -19,6 +20,8 @@ PACKAGE = Path(__file__).parents[2]
 """The folder of this package; below an archive where Spark has brought it."""
 
 _PREFIX = f"{PACKAGE.name}-"
+_OURS = re.compile(rf"{_PREFIX}[0-9a-f]{{16}}\.zip")
+"""A wheel, or an archive of a release, that the user ships has another name."""
 
 
 def ship_package(context: "SparkContext") -> None:
@@ -37,7 +40,7 @@ def ship_package(context: "SparkContext") -> None:
 def archive_of(context: "SparkContext") -> str | None:
     """The file name of the archive that Spark brings to the context's executors; None: it brings none."""
     names = context._python_includes or ()  # noqa: SLF001  (Spark exposes it nowhere else)
-    return next((name for name in names if name.startswith(_PREFIX)), None)
+    return next((name for name in names if _OURS.fullmatch(name)), None)
 
 
 def packed(package: Path, folder: Path) -> Path:

@@ -119,7 +119,16 @@ def _of_another_package(scheme: str) -> StoreKind | None:
             ) from error
         return factory(rest, options)
 
-    return StoreKind(_anything, _anything, opened)
+    def check_rest(rest: str) -> None:
+        user, at, _ = rest.rpartition("@")
+        if not set("?#").isdisjoint(rest) or (at and ":" in user):
+            # Not shown: it may be a password.
+            raise InvalidPipelineError(
+                "a store's address is shown and written down: passwords and parameters go into storage_options. "
+                f"scheme={scheme}"
+            )
+
+    return StoreKind(check_rest, _anything, opened)
 
 
 def _anything(_: object) -> None:

@@ -237,7 +237,7 @@ class WebHdfsCalls:
         for part in reply.iter_content(_PART):
             body += part
             _check_time(self._clock, end_ms)
-        if reply.status_code >= 400:
+        if reply.status_code >= 300:  # a second redirection is a gateway's, and an empty body is success to a rename
             raise self._refusal(reply.status_code, bytes(body))
         length = reply.headers.get("Content-Length")
         if length is not None and int(length) != len(body):

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+import pytest
+
 import dagster_ckpt
 from dagster_ckpt.runtime.spark.package_archive import archive_of, packed, ship_package
 
@@ -41,6 +43,19 @@ def test_it_is_shipped_once_and_the_drivers_path_stays(tmp_path: Path) -> None:
     assert added.exists()
     assert archive_of(context) == added.name
     assert sys.path == path
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    ["dagster_ckpt-0.9.0.zip", "dagster_ckpt-functions-of-ours.zip"],
+)
+def test_the_drivers_package_is_shipped_beside_it(tmp_path: Path, theirs: str) -> None:
+    context: Any = FakeContext(tmp_path)
+    context._python_includes.append(theirs)
+    ship_package(context)
+    ship_package(context)
+    [added] = context.added
+    assert archive_of(context) == added.name != theirs
 
 
 def test_executors_run_the_archive_whatever_they_have_installed_and_load_these_libraries_alone(tmp_path: Path) -> None:

@@ -55,6 +55,20 @@ def test_checks_do_not_load_another_packages_store() -> None:
     assert isinstance(open_store("SHELF://a/b"), MemoryObjectStore)
 
 
+@pytest.mark.usefixtures("shelf")
+@pytest.mark.parametrize("rest", ["//me:hunter2@host/folder", "//host/folder?token=hunter2", "//host/folder#hunter2"])
+def test_a_secret_in_the_address_is_refused_and_not_shown(rest: str) -> None:
+    for opens in (check_url, open_store):
+        with pytest.raises(InvalidPipelineError, match=r"go into storage_options\. scheme=shelf") as refused:
+            opens(f"shelf:{rest}")
+        assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_name_before_the_host_is_no_secret() -> None:
+    check_url("shelf://container@account/folder")
+
+
 def test_a_store_gets_what_follows_the_scheme_and_the_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "def open_it(rest, options):\n    raise ValueError(f'{rest} {dict(options)}')\n"
     installed(tmp_path, monkeypatch, "told_store", "told = told_store:open_it", code)
