@@ -8,6 +8,7 @@ import json
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -175,8 +176,9 @@ def worked(
     """
     shards = setup.assignment.shards_of(partition)
     try:
-        _check_package(setup.package)
-        work = _begun(setup, order, attempt)
+        with _of_this_host():
+            _check_package(setup.package)
+            work = _begun(setup, order, attempt)
         try:
             yield from _changes(setup, work, partition, shards, batches, replies)
         except CorruptStateError:
@@ -234,13 +236,22 @@ def _check_mount(setup: TaskSetup, store: ObjectStore, order: EpochOrder) -> Non
         raise CheckpointDeclinedError(unseen(store, "nothing any more of what was there when the task began"))
 
 
+@contextmanager
+def _of_this_host() -> Iterator[None]:
+    """What cannot work in here is this host's fault: the driver has opened the store. Another try may go elsewhere."""
+    try:
+        yield
+    except InvalidPipelineError as error:
+        raise CheckpointDeclinedError(f"{error}, host={socket.gethostname()}") from error
+
+
 def _check_package(archive: str | None) -> None:
     """A process that had loaded this package before it got the driver's has modules of two releases."""
     if archive is not None and archive not in PACKAGE.parts:
         raise InvalidPipelineError(
             "the Python of an executor has loaded another dagster-ckpt than the driver's: remove what loads it when "
             "Python starts, such as a .pth file or spark.python.daemon.module; the driver brings its own. "
-            f"host={socket.gethostname()}, loaded={PACKAGE}, expected={archive}"
+            f"loaded={PACKAGE}, expected={archive}"
         )
 
 

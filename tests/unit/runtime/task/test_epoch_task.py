@@ -1,6 +1,7 @@
 """One task's work, called as Spark calls it, on a store in a folder."""
 
 import socket
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import file_of
+from dagster_ckpt.runtime.driver.epoch_driver import final_error
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, _Known, _known, _place, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
@@ -142,9 +144,20 @@ def test_a_process_with_another_release_than_the_drivers_declines(setup: TaskSet
     other = replace(setup, package="dagster_ckpt-0123456789abcdef.zip")
     [decline, _] = replies_of(other, order_of(writer), 0, 1, iter([batch((0, 1, 1))]))
     assert isinstance(decline, ShardDecline)
-    assert decline.error == "InvalidPipelineError", "no retry can succeed"
+    assert decline.error == "CheckpointDeclinedError", "another host may have the driver's"
     assert "has loaded another dagster-ckpt than the driver's" in decline.reason
-    assert f"host={socket.gethostname()}, loaded=" in decline.reason
+    assert decline.reason.endswith(f"host={socket.gethostname()}")
+
+
+def test_a_host_that_lacks_a_library_does_not_end_the_stream_for_good(
+    setup: TaskSetup, writer: StreamWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "dagster_ckpt.storage.stores.over_fsspec.s3", raising=False)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    on_s3 = replace(setup, address=StoreAddress("s3://bucket/folder"))
+    replies = replies_of(on_s3, order_of(writer), 0, 1, iter([batch((0, 1, 1))]))
+    assert final_error(replies) is None, "no sensor starts a run again whose pipeline is invalid"
+    assert all(isinstance(each, ShardDecline) and f"host={socket.gethostname()}" in each.reason for each in replies)
 
 
 def test_a_host_that_does_not_see_the_manifest_declines(setup: TaskSetup, writer: StreamWriter, tmp_path: Path) -> None:
