@@ -37,7 +37,7 @@ from dagster_ckpt.protocol.manifest.manifest import Consumed, Manifest
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.upstreams.upstream_damage import NextReads
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import find_pin, is_kept, names_of_pins, remove_pin, write_pin
+from dagster_ckpt.storage.holders.pins import find_pin, is_kept, names_of_pins, pin_as_shown, remove_pin
 from dagster_ckpt.storage.holders.subscribers import subscribe
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.folder import stream_folder
@@ -280,9 +280,8 @@ def _pin_snapshot(upstream: _Upstream, reader: Reader) -> Manifest:
         newest = upstream.log.newest()
         if newest.epoch == EMPTY:
             return newest
-        shown = next(entry for entry in newest.retained if entry.epoch == newest.epoch)
         with suppress(InvalidPipelineError):  # it was retired meanwhile: try the newest one again
-            return write_pin(upstream.chain, name, shown).manifest
+            return pin_as_shown(upstream.chain, name, newest).manifest
     raise StoreUnavailableError(
         f"the upstream retired its epochs faster than they could be pinned: keep more of them with `retained`. "
         f"upstream={upstream.name}"

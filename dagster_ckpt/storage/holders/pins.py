@@ -66,6 +66,15 @@ def pin_for_fork(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId)
     return _pinned(chain, _new_pin(chain, name, shown, fork), epoch)
 
 
+def pin_as_shown(chain: ManifestChain, name: str, newest: Manifest) -> Pin:
+    """Keep the newest epoch under that name as the newest manifest shows it: its columns may be others since.
+
+    Raises as `write_pin` does.
+    """
+    epoch = next(entry for entry in newest.retained if entry.epoch == newest.epoch)
+    return _pinned(chain, _new_pin(chain, name, newest), epoch)
+
+
 def hold_epoch(chain: ManifestChain, name: str, shown: Manifest) -> None:
     """Keep a pinned epoch under a new name, without a verdict: nothing is built on it. The same again changes nothing.
 

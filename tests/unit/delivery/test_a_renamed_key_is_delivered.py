@@ -1,5 +1,6 @@
 """A destination finds the rows of an upsert by their key. When that gets another name, all rows are written again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,12 @@ from dagster_ckpt.delivery.delivery_rows import DeliveryRows
 from dagster_ckpt.delivery.destination import DeliveredTable, DestinationUnavailableError, Transaction
 from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
 from examples.destinations.sqlite_destination import SQLite, SQLiteSession
-from tests.unit.delivery.delivering import Delivering
+from tests.unit.delivery.delivering import NO_PAUSE, Delivering
 from tests.unit.history.made_streams import aggregate, departures
 
 NAMES = {"airline": "carrier", "flights": "flights", "mean_delay": "mean_delay"}
@@ -111,4 +115,22 @@ def test_a_snapshot_that_goes_while_its_key_is_looked_up_is_judged_again(
     monkeypatch.setattr(DeliveryRows, "key_at", goes_first)
     delivering.deliver()
     assert len(gone) == 1
+    assert delivering.delivered(COLUMNS) == delivering.table() == [("AA", 1, 2.0), ("UA", 3, 4.0)]
+
+
+def test_a_delivery_in_operation_passes_it_before_the_next_epoch_is_there(tmp_path: Path) -> None:
+    """The newest epoch was written under the old names, and the table has the new ones since the stream was opened."""
+    delivering, done = Delivering(tmp_path), list[CommittedEpoch]()
+    delivering.stream.commit(departures({"UA": [1.0, 5.0], "AA": [2.0]}))
+
+    def on_commit(epoch: CommittedEpoch) -> None:
+        done.append(epoch)
+        if len(done) == 1:
+            _rename(delivering, NAMES)
+        if len(done) == 2:
+            delivering.stream.commit(departures({"UA": [6.0]}))
+
+    hooks = JobHooks(on_commit=on_commit, stop_reason=lambda: "delivered" if len(done) == 3 else None)
+    delivering.deliver(hooks=hooks, options=replace(NO_PAUSE, mode=Mode.CONTINUOUS, checkpoint_interval_ms=10))
+    delivering.deliver()
     assert delivering.delivered(COLUMNS) == delivering.table() == [("AA", 1, 2.0), ("UA", 3, 4.0)]
