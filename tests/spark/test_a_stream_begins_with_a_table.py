@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from dagster_ckpt import agg
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
-from tests.spark.streams import StreamUnderTest
+from tests.spark.streams import Function, StreamUnderTest
 from tests.spark.test_several_steps import Crash, drop
 
 pytestmark = pytest.mark.slow
@@ -57,6 +58,21 @@ def test_its_table_is_that_of_past_and_later_rows(spark: SparkSession, tmp_path:
     assert stream.history().manifest().statistics.total_rows_in == (4 if steps is totals else 6)
 
 
+def test_a_table_that_comes_too_late_is_not_left_out_in_silence(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = StreamUnderTest(spark, tmp_path)
+    drop(tmp_path / "later", 0, LATER)
+    stream.run(lambda session: totals(rows_of(session, tmp_path / "later")))
+    assert "initial" not in caplog.text
+    stream.run(lambda session: totals(rows_of(session, tmp_path / "later", PAST)))
+    assert "its `initial` table is not read, since the stream has begun without it" in caplog.text
+    caplog.clear()
+    stream.run(lambda session: totals(rows_of(session, tmp_path / "later", PAST)), from_epoch=0)
+    assert "initial" not in caplog.text
+    assert {row["shop"]: row["orders"] for row in stream.rows()} == {"a": 2, "b": 1, "c": 1}
+
+
 def test_a_crash_before_the_first_epoch_begins_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +114,28 @@ def test_other_columns_are_named(spark: SparkSession, tmp_path: Path, columns: l
 
     with pytest.raises(InvalidPipelineError, match=f"the initial rows have other columns.*{told}"):
         StreamUnderTest(spark, tmp_path).run(made)
+
+
+def of_a_query(folder: Path, columns: list[str]) -> Function:
+    def made(session: SparkSession) -> Stream:
+        rows = rows_of(session, folder, PAST)
+        assert rows.initial is not None
+        orders = Stream(rows.frame, initial=rows.initial.selectExpr(*columns))
+        return Stream(orders.to_df().groupBy("shop").agg(F.sum("amount").alias("total")))
+
+    return made
+
+
+def test_a_query_reads_its_columns_by_their_names(spark: SparkSession, tmp_path: Path) -> None:
+    stream = StreamUnderTest(spark, tmp_path)
+    stream.run(of_a_query(tmp_path, ["amount", "shop", "order"]))
+    assert stream.rows() == [{"shop": "a", "total": 6}, {"shop": "b", "total": 7}]
+
+
+def test_other_columns_are_named_behind_a_query_too(spark: SparkSession, tmp_path: Path) -> None:
+    for columns in (["order", "shop"], ["order", "shop", "CAST(amount AS int) AS amount"], ["*", "1 AS more"]):
+        with pytest.raises(InvalidPipelineError, match="the initial rows have other columns"):
+            StreamUnderTest(spark, tmp_path).run(of_a_query(tmp_path, columns))
 
 
 def test_a_stream_is_no_table(spark: SparkSession, tmp_path: Path) -> None:

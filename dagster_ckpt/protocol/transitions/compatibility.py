@@ -29,6 +29,8 @@ _IN_THE_ROW = frozenset({
 """Aggregates that keep nothing beside the row of a group."""
 _IN_THE_ROW_OF_APPENDED = _IN_THE_ROW | {"min", "max", "first", "last"}
 """The same, where no row is retracted."""
+_IN_A_TABLE_WHERE_RETRACTED = frozenset({"bit_and", "bit_or"})
+"""Those of `_IN_THE_ROW` that keep a table beside where rows are retracted: no bit can be taken back."""
 _SKETCH = "approx_count_distinct"
 _MAIN_TABLES = frozenset({"groups", "expiries", "windows", "ends", "open"})
 _LATE = "_late_"
@@ -61,6 +63,16 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
         for number, (was, now) in steps
         for each in step_changes(was, now, is_read=number <= len(before.before))
     )
+
+
+def redefined(before: Pipeline, after: Pipeline) -> list[str]:
+    """The columns of the table that another aggregate makes now: readers of the log have rows with the old values."""
+    was, now = ({step.name_of(each["name"]): _function(each) for each in _aggregates(step)} for step in (before, after))
+    return [name for name, function in now.items() if name in was and was[name] != function]
+
+
+def _function(aggregate: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in aggregate.items() if name != "name" and value is not None}
 
 
 def step_changes(before: Pipeline, after: Pipeline, *, is_read: bool = False) -> tuple[str, ...]:
@@ -119,7 +131,8 @@ def _beside(before: Pipeline, after: Pipeline) -> Iterator[str]:
     tables = {table.name for step in (before, after) for table in step.tables if step.operator in _OF_GROUPS}
     if all(name in _MAIN_TABLES or name.startswith(_LATE) for name in tables):
         return
-    in_the_row = _IN_THE_ROW if before.parameters.get(_UPDATING) else _IN_THE_ROW_OF_APPENDED
+    updating = before.parameters.get(_UPDATING)
+    in_the_row = _IN_THE_ROW - _IN_A_TABLE_WHERE_RETRACTED if updating else _IN_THE_ROW_OF_APPENDED
     was, now = (
         [
             {name: value for name, value in each.items() if name != "name"}

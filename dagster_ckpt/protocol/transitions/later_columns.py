@@ -35,12 +35,15 @@ def beginnings(pipeline: Pipeline) -> frozenset[int]:
 def beginning_after(shown: Manifest | None, newest: Manifest | None) -> int:
     """The number with which columns begin after the epoch of `shown`, with which the stream goes on; None: epoch 0.
 
-    After epoch 0 it is 0, whatever the stream has been before: it has no files.
+    After epoch 0 it is 0, whatever the stream has been before: it has no files. Files of a later epoch have it too, if
+    a column began there before the stream went back: the state has none of these any more. It is no greater than what a
+    fork of the epoch counts from.
     """
-    return 0 if shown is None or shown.epoch == EMPTY or newest is None else next_beginning(newest)
+    if shown is None or shown.epoch == EMPTY or newest is None:
+        return 0
+    return shown.epoch + sum(ancestor.epoch for ancestor in newest.ancestors)
 
 
 def next_beginning(newest: Manifest) -> int:
-    """The number with which columns begin now: that of no earlier beginning in the stream or its ancestors."""
-    abandoned = (each.last for each in newest.abandoned)
-    return max((newest.epoch, *abandoned)) + sum(ancestor.epoch for ancestor in newest.ancestors)
+    """The number with which columns begin now."""
+    return beginning_after(newest, newest)

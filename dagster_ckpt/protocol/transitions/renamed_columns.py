@@ -133,7 +133,7 @@ def _names_at_end(first: Pipeline, last: Pipeline) -> dict[str, str]:
     return {
         first.name_of(own): last.name_of(own)
         for own in first.own.output.names
-        if own in there and _made_by(first, own) == _made_by(last, own)
+        if own in there and made_by(first, own) == made_by(last, own)
     }
 
 
@@ -147,7 +147,7 @@ def with_former_names(asset: str, was: Pipeline, now: Pipeline, renames: Renames
     olds = {new: old for old, new in renames.items() if old in before and old not in there}
     if now.tables and was.operator == now.operator:
         here = set(now.own.output.names)
-        same = [own for own in was.own.output.names if own in here and _made_by(was, own) == _made_by(now, own)]
+        same = [own for own in was.own.output.names if own in here and made_by(was, own) == made_by(now, own)]
         olds |= {now.name_of(own): was.name_of(own) for own in same}
     fields = []
     for field in now.output:
@@ -189,6 +189,13 @@ def check_renames(asset: str, stored: Pipeline | None, declared: Pipeline, renam
     has been written is fine, and so is one that nothing has to be done for.
     """
     table, there = declared.output.names, _outputs(declared)
+    for was, now in () if stored is None else zip(stored.steps, declared.steps, strict=False):
+        for old, new in renames.items():
+            if _takes_over(was, now, old, new):
+                raise InvalidPipelineError(
+                    f"renamed={{{old!r}: {new!r}}}, but the stream has a column {new!r} of its own, which is dropped: "
+                    f"drop it in a start of its own first, or choose another name. asset={asset}"
+                )
     for old, new in renames.items():
         if new not in there:
             raise InvalidPipelineError(
@@ -209,6 +216,18 @@ def check_renames(asset: str, stored: Pipeline | None, declared: Pipeline, renam
             )
 
 
+def _takes_over(was: Pipeline, now: Pipeline, old: str, new: str) -> bool:
+    """Whether the code drops the step's column `new`, and has its column `old` under that name."""
+    if now.columns or was.operator != now.operator:
+        return False
+    here, there = _names(now), _names(was.own)
+    known = dict(was.columns) | {own: name for each in was.inputs for own, name in each.columns}
+    shown = {known.get(own, own): own for own in there}
+    formerly = former_names(was.output).get(new, ())
+    both = old in shown and new in shown and shown[new] != old and old not in formerly
+    return both and new in here and old not in here
+
+
 def under_names_of(was: pa.Schema, now: pa.Schema) -> pa.Schema:
     """The columns under the names that they have now."""
     own = names_in_file(was.names, former_names(now))
@@ -227,7 +246,7 @@ def _with_former(field: pa.Field, names: Sequence[str]) -> pa.Field:
     return field.with_metadata({**(field.metadata or {}), _FORMERLY: json.dumps(names).encode()})
 
 
-def _made_by(step: Pipeline, column: str) -> list[Any]:
+def made_by(step: Pipeline, column: str) -> list[Any]:
     """The function of the step that makes a column of its output; none makes one that is only passed on."""
     functions: Any = [step.parameters.get(name, ()) for name in _FUNCTIONS]
     return [each for listed in functions for each in listed if each["name"] == column]

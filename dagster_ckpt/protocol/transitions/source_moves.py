@@ -9,6 +9,7 @@ old address stays as it was written, with a note (`FilesMoved`) of how to read i
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import FilesMoved, InputSpec, Pipeline, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder, without_container
@@ -27,7 +28,11 @@ def sources_of(inputs: Iterable[InputSpec]) -> tuple[SourceIdentity, ...]:
 def successors(
     known: Sequence[SourceIdentity], wanted: Sequence[SourceIdentity], moves: Moves
 ) -> dict[SourceIdentity, SourceIdentity]:
-    """For each known source that the plan spells differently, its identity there. Equal sources keep their order."""
+    """For each known source that the plan spells differently, its identity there. Equal sources keep their order.
+
+    Raises `InvalidPipelineError` where a source would take the address of another one, which has moved on.
+    """
+    _refuse_chains(known, wanted, moves)
     free = [source for source in wanted if source not in known]
     found: dict[SourceIdentity, SourceIdentity] = {}
     for source in known:
@@ -36,6 +41,21 @@ def successors(
             found[source] = heir
             free.remove(heir)
     return found
+
+
+def _refuse_chains(known: Sequence[SourceIdentity], wanted: Sequence[SourceIdentity], moves: Moves) -> None:
+    for source in known:
+        if source not in wanted:
+            continue
+        to = [
+            each.address for each in wanted if each.address != source.address and _reads_the_same(source, each, moves)
+        ]
+        of = [each.address for each in known if each.address != source.address and _reads_the_same(each, source, moves)]
+        if to and of:
+            raise InvalidPipelineError(
+                "moved leads from one source of the stream to another, and from that one on: move the second in a "
+                f"start of its own first. from={of[0]}, over={source.address}, to={to[0]}"
+            )
 
 
 def pipeline_gone_on(before: Pipeline, after: Pipeline, moves: Moves) -> Pipeline:

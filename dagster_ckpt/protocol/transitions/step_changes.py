@@ -27,6 +27,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
 )
 from dagster_ckpt.protocol.transitions.compatibility import step_changes
 from dagster_ckpt.protocol.transitions.edits import abandoned_since, no_runs
+from dagster_ckpt.protocol.transitions.renamed_columns import made_by
 
 Runs = dict[str, tuple[tuple[RunRef, ...], ...]]
 
@@ -93,17 +94,26 @@ class StepChange:
                     yield f"{named(pipeline, number)}, which is {what}, reads a source, whose past rows are gone"
                 elif number not in kept and pipeline is self.after and number in self.timed:
                     yield f"{named(pipeline, number)}, which is {what}, reads event times, and all old rows are late"
-        for number in sorted(self.read):
-            old = self._old(number)
-            appended = old.appends and self.kept[number] == len(self.before.before)  # then the stream's files are it
-            if not (appended or has_table(old) or gives_rows(old)):
-                yield f"{named(self.after, number)} keeps no rows that a changed step could begin with"
+        yield from self._lacks_rows()
         last = len(self.after.before)
         old = self._old(last) if last in self.kept else self.after
         if has_table(self.after) and not (has_table(old) or gives_rows(old)):
             yield f"{named(self.after, last)}, which is the last now, kept no table of its rows"
         if last in self.kept and self.after.appends:
             yield f"{named(self.after, last)}, which is the last now, only passed its rows on"
+
+    def _lacks_rows(self) -> Iterator[str]:
+        """The kept steps that cannot give a changed one the rows that they have made so far."""
+        for number in sorted(self.read):
+            old, new = self._old(number), self.after.steps[number]
+            appended = old.appends and self.kept[number] == len(self.before.before)  # then the stream's files are it
+            if appended and (others := _not_in_files(old, new)):
+                yield (
+                    f"{named(self.after, number)} has columns that its old rows do not have ({', '.join(others)}): "
+                    "change them in a start of their own first"
+                )
+            if not (appended or has_table(old) or gives_rows(old)):
+                yield f"{named(self.after, number)} keeps no rows that a changed step could begin with"
 
     def advice(self) -> str:
         """What to do about the change, as a part of a sentence; empty where steps make no difference."""
@@ -172,6 +182,16 @@ def gives_rows(step: Pipeline) -> bool:
         case "over" | "set_operation":
             return True
     return False
+
+
+def _not_in_files(before: Pipeline, after: Pipeline) -> list[str]:
+    """The columns of a step's output that the rows it has emitted do not have, or have as those of another function."""
+    there = set(before.own.output.names)
+    return [
+        name
+        for name in after.own.output.names
+        if name not in there or made_by(before.own, name) != made_by(after.own, name)
+    ]
 
 
 def named(pipeline: Pipeline, number: int) -> str:

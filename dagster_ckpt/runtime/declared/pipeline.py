@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
@@ -183,6 +184,31 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
             )
         fields.append(arrow.with_nullable(True))
     return all_nullable_within(pa.schema(fields))
+
+
+def check_initial(asset: str, frame: DataFrame, initial: object) -> None:
+    """The rows that a stream begins with are those of a table, and have the source's columns.
+
+    `asset` is for errors; empty where the asset's function is still at work.
+    """
+    whose = f"asset={asset}, " if asset else ""
+    if not isinstance(initial, DataFrame) or initial.isStreaming:
+        raise InvalidPipelineError(
+            "initial is a DataFrame that is no stream: read it with spark.read, not readStream. "
+            f"{whose}initial={initial!r}"
+        )
+    wanted, there = arrow_schema(asset, frame.schema), arrow_schema(asset, initial.schema)
+    wrong = [
+        f"{field.name}: {field.type}, not {there.field(field.name).type if field.name in there.names else 'missing'}"
+        for field in wanted
+        if field.name not in there.names or there.field(field.name).type != field.type
+    ]
+    if wrong or len(there) != len(wanted):
+        more = [name for name in there.names if name not in wanted.names]
+        raise InvalidPipelineError(
+            "the initial rows have other columns than the source: select and cast them. "
+            f"{whose}wrong={wrong}, more={more}"
+        )
 
 
 def _check_width(asset: str, pipeline: Pipeline) -> None:

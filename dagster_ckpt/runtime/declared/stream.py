@@ -216,7 +216,7 @@ class Stream:
         if earlier is not None:
             done.check_partitions()
         if self.upstream is None or not self.updating:
-            initial = None if self.initial is None else work(self.initial)
+            initial = None if self.initial is None else work(_in_order(self.initial, self.frame.columns))
             return replace(self, frame=frame, earlier=earlier, initial=initial)
         described = done.text if describe is None else describe(frame)
         done.check_judges_by_values(described)
@@ -635,8 +635,23 @@ def global_aggregate(stream: Stream, aggregations: Mapping[str, Aggregation]) ->
     return stream._with_step(step)  # noqa: SLF001  (a step that Stream has no method for)
 
 
+def _in_order(rows: "DataFrame", columns: Sequence[str]) -> "DataFrame":
+    """The rows with their columns in this order, if they have these: what is done with both may go by their places."""
+    from pyspark.sql import functions as F
+
+    if rows.columns == columns or sorted(rows.columns) != sorted(columns):
+        return rows
+    # By number: Spark reads a dot in a name as a field.
+    by_number = {name: f"_column_{number}" for number, name in enumerate(rows.columns)}
+    return rows.toDF(*by_number.values()).select(*(F.col(by_number[name]).alias(name) for name in columns))
+
+
 def worked_by(stream: Stream, work: Work, describe: "Callable[[DataFrame], str]") -> Stream:
     """The stream with stateless work of a query on its rows; `describe` gives its text in the step's fingerprint."""
+    if stream.initial is not None and stream.step is None:
+        from dagster_ckpt.runtime.declared.pipeline import check_initial  # it is above this module
+
+        check_initial("", stream.frame, stream.initial)  # a query knows its columns by their places, and casts them
     worked = stream._worked(work, describe)  # noqa: SLF001  (work with a text of its own)
     return worked if worked.updating else replace(worked, work=describe(worked.frame))
 

@@ -1,5 +1,6 @@
 """Checks of a stream before anything is opened or written."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +13,12 @@ from pyspark.sql import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.ids import EMPTY
-from dagster_ckpt.operators.begun import begins_now, begun
+from dagster_ckpt.operators.begun import begins_now, begun, former
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Pipeline, SourceIdentity
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
-from dagster_ckpt.runtime.declared.pipeline import Dataflow, arrow_schema, build_dataflow
+from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow, check_initial
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.declared.renaming import renamed, with_files
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
@@ -32,6 +33,8 @@ from dagster_ckpt.storage.chain.damaged_end import known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import check_reach
 from dagster_ckpt.storage.writer.opening import shown_by
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -109,29 +112,8 @@ def _analysed(asset: str, stream: object) -> tuple[Stream, Sequence[Any]]:
                 f"the `spark` that the asset's function is given, as it is. asset={asset}"
             )
         if each.initial is not None:
-            _check_initial(asset, each.frame, each.initial)
+            check_initial(asset, each.frame, each.initial)
     return running, plans
-
-
-def _check_initial(asset: str, frame: DataFrame, initial: object) -> None:
-    """The rows that a stream begins with are those of a table, and have the source's columns."""
-    if not isinstance(initial, DataFrame) or initial.isStreaming:
-        raise InvalidPipelineError(
-            "initial is a DataFrame that is no stream: read it with spark.read, not readStream. "
-            f"asset={asset}, initial={initial!r}"
-        )
-    wanted, there = arrow_schema(asset, frame.schema), arrow_schema(asset, initial.schema)
-    wrong = [
-        f"{field.name}: {field.type}, not {there.field(field.name).type if field.name in there.names else 'missing'}"
-        for field in wanted
-        if field.name not in there.names or there.field(field.name).type != field.type
-    ]
-    if wrong or len(there) != len(wanted):
-        more = [name for name in there.names if name not in wanted.names]
-        raise InvalidPipelineError(
-            "the initial rows have other columns than the source: select and cast them. "
-            f"asset={asset}, wrong={wrong}, more={more}"
-        )
 
 
 def _planned(asset: str, running: Stream, plans: Sequence[Any]) -> CheckedStream:
@@ -155,6 +137,8 @@ def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> C
     end, asset, renames = chain.end(), job.asset, job.renamed
     newest = None if end is None else known(end)
     stored = None if newest is None or newest.epoch == EMPTY else newest.pipeline
+    if newest is not None and job.opening(checked.dataflow.pipeline).from_epoch is None:
+        _warn_of_late_tables(asset, checked, newest)
     stream, dataflow = renamed(asset, checked.stream, checked.dataflow, stored, renames)
     checked = replace(checked, stream=stream, dataflow=dataflow)
     if checked.begins_now:
@@ -162,6 +146,17 @@ def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> C
     return (
         checked if stored is None else replace(checked, dataflow=with_files(asset, checked.dataflow, stored, renames))
     )
+
+
+def _warn_of_late_tables(asset: str, checked: CheckedStream, newest: Manifest) -> None:
+    without = {each.source for each in newest.sources if not each.after_table} & checked.sources_after_tables
+    if newest.epoch != EMPTY and without:
+        _LOG.warning(
+            "its `initial` table is not read, since the stream has begun without it: go back to epoch 0 "
+            "(from_epoch: 0) to begin with it. stream=%s, sources=%s",
+            asset,
+            sorted(each.address or each.format for each in without),
+        )
 
 
 def _with_beginnings(
@@ -182,9 +177,10 @@ def _with_beginnings(
 def _begun_after(shown: Manifest | None, checked: CheckedStream, newest: Manifest | None) -> CheckedStream:
     before = () if shown is None or shown.epoch == EMPTY else shown.pipeline.steps
     beginning = beginning_after(shown, newest)
+    pairs = enumerate(zip(checked.stream.steps, checked.dataflow.operators, strict=True))
     operators = tuple(
-        begun(operator, step.code, before, beginning)
-        for step, operator in zip(checked.stream.steps, checked.dataflow.operators, strict=True)
+        begun(operator, step.code, former(before, number, operator.pipeline), beginning)
+        for number, (step, operator) in pairs
     )
     return replace(checked, dataflow=Dataflow(operators))
 

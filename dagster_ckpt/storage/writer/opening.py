@@ -18,9 +18,9 @@ from dagster_ckpt.protocol.epochs.upstream import parse_backfill_pin
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import manifest_name
-from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes, redefined
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER, Beginning, Stamp, created, opened, rolled_back
-from dagster_ckpt.protocol.transitions.later_columns import beginnings, next_beginning
+from dagster_ckpt.protocol.transitions.later_columns import beginning_after, beginnings
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, stream_stays_itself
 from dagster_ckpt.protocol.transitions.source_moves import Moves, pipeline_gone_on
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
@@ -314,12 +314,13 @@ def _pipeline(chain: ManifestChain, newest: Manifest, shown: Manifest, opening: 
     changes = breaking_changes(before, opening.pipeline)
     if not changes:
         begun = beginnings(opening.pipeline) - beginnings(before)
-        if begun - {next_beginning(newest)}:
+        if begun - {beginning_after(shown, newest)}:
             raise FencedError(
                 "another Dagster run has gone on with the stream while this one started, and its new columns begin "
                 f"elsewhere; nothing was changed: start it again. stream={shown.stream}, begun={sorted(begun)}, "
                 f"epoch={newest.epoch}"
             )
+        _check_meanings(chain, before, opening.pipeline, shown.stream)
         return opening.pipeline
     if shown.pipeline.delivers:
         raise IncompatibleStateError(
@@ -341,6 +342,17 @@ def _pipeline(chain: ManifestChain, newest: Manifest, shown: Manifest, opening: 
         "from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
         f"or keep the old stream and start a new one with fork(..., epoch=0). stream={shown.stream}"
     )
+
+
+def _check_meanings(chain: ManifestChain, before: Pipeline, after: Pipeline, stream: str) -> None:
+    """Refuse another aggregate under the name of one whose values readers of the change log have."""
+    others = redefined(before, after)
+    readers = [each.stream for each in read_subscribers(chain)] if others else []
+    if readers:
+        raise IncompatibleStateError(
+            "a column of the table has another aggregate now, and what reads the stream has values of the old one: "
+            f"give it another name. columns={', '.join(others)}, readers={', '.join(sorted(readers))}, stream={stream}"
+        )
 
 
 def _may_fence(term: Term, opening: Opening) -> bool:

@@ -10,14 +10,18 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import FencedError, IncompatibleStateError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.history.swap import swap
+from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.operators import AppendOnly, Operator, RunningAggregate, agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.begun import begun
 from dagster_ckpt.operators.shared.accumulators.since import SINCE
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after, beginnings, next_beginning
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.subscribers import subscribe
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.writer.opening import shown_by
@@ -377,3 +381,76 @@ def test_a_total_does_not_come_from_the_halves_of_a_mean(url: str) -> None:
     stream.commit(delays(pa.int64(), {"UA": [2**63 - 1, 1]}))
     with pytest.raises(IncompatibleStateError, match=r"has no _sum\(dep_delay\), which needs all rows"):
         changed(stream, over(pa.int64(), total=agg.sum(DELAY)))
+
+
+CHANGES = pa.schema(
+    [
+        ("carrier", pa.string()),
+        ("x", pa.int64()),
+        ("y", pa.int64()),
+        pa.field(CHANGE_TYPE, pa.string(), nullable=False),
+    ]
+)
+
+
+@pytest.mark.parametrize("first", [agg.bit_or("x"), agg.median("x")])
+def test_bits_over_rows_that_go_have_tables_beside_and_stay_in_their_order(url: str, first: Aggregation) -> None:
+    def updating(**aggregates: Aggregation) -> Operator:
+        return RunningAggregate.build(("carrier",), aggregates, InputSpec((SOURCE,), CHANGES), updating=True)
+
+    stream = MadeStream(url, NAME, updating(first=first, all=agg.bit_and("y")))
+    stream.commit(pa.Table.from_pylist([{"carrier": "UA", "x": 10, "y": 3, CHANGE_TYPE: "insert"}], CHANGES))
+    with pytest.raises(IncompatibleStateError):
+        changed(stream, updating(all=agg.bit_and("y"), first=first))
+
+
+OTHER_MEANINGS = [
+    ({"a": agg.max(DELAY)}, {"a": agg.max(DELAY, since="now")}, "a"),
+    ({"a": agg.sum(DELAY), "b": agg.avg(DELAY)}, {"a": agg.avg(DELAY), "b": agg.sum(DELAY)}, "a, b"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "columns"), OTHER_MEANINGS, ids=["begins now", "exchanged"])
+def test_a_name_keeps_its_meaning_while_others_read_the_stream(
+    url: str, before: dict[str, Aggregation], after: dict[str, Aggregation], columns: str
+) -> None:
+    """They have rows with values of the old one, and no change tells them of the new one."""
+    stream = MadeStream(url, NAME, of(**before))
+    stream.commit(departures({"UA": [9.0, 3.0], "AA": [5.0]}))
+    chain = ManifestChain(stream.writer.store, SystemClock())
+    reader = Subscriber("reader", StreamUuid("5" * 32), Epoch(1))
+    subscribe(chain, reader)
+    with pytest.raises(IncompatibleStateError, match=f"give it another name. columns={columns}, readers=reader"):
+        changed(stream, of(**after))
+    changed(stream, of(**{f"{name}_now": each for name, each in after.items()}))
+
+
+def test_an_aggregate_begins_when_it_comes_also_beside_one_like_it(url: str) -> None:
+    worst = agg.max(DELAY, since="now")
+    stream = MadeStream(url, NAME, of(flights=agg.count()))
+    stream.commit(departures({"UA": [1.0]}))
+    changed(stream, of(flights=agg.count(), worst=worst))
+    stream.commit(departures({"UA": [50.0]}))
+    changed(stream, of(flights=agg.count(), worst=worst, worst_of_summer=worst))
+    stream.commit(departures({"UA": [2.0]}))
+    assert table(url)["UA"] == {"flights": 3, "worst": 50.0, "worst_of_summer": 2.0}
+
+
+def test_a_fork_of_a_rollback_uses_no_number_twice(url: str) -> None:
+    stream = MadeStream(url, NAME, of(flights=agg.count()))
+    first = stream.commit(departures({"UA": [1.0]}))
+    for _ in range(8):
+        stream.commit(departures({"UA": [1.0]}))
+    worst, recent = agg.max(DELAY, since="now"), agg.count(since="now")
+    changed(stream, of(flights=agg.count(), worst=worst), from_epoch=first)
+    stream.close()  # it dies before its first epoch
+    history(url).fork("fork")
+    fork = MadeStream(url, "fork", stream.operator)
+    for _ in range(8):
+        fork.commit(departures({"UA": [50.0]}))
+        used = beginnings(fork.writer.manifest.pipeline)
+        assert next_beginning(fork.writer.manifest) not in used
+    changed(fork, of(flights=agg.count(), worst=worst, recent=recent))
+    fork.commit(departures({"UA": [2.0]}))
+    [row] = CheckpointStore(url).stream("fork").read().to_pylist()
+    assert row == {"carrier": "UA", "flights": 10, "worst": 50.0, "recent": 1}

@@ -71,7 +71,6 @@ def test_exchanged_names_are_remembered() -> None:
         (step("carrier", "n"), {"carrier": "airline"}),
         (step("airline", "n"), {"carrier": "airline"}),  # done
         (step("carrier", "n", carrier="airline"), {"carrier": "airline"}),
-        (step("carrier", "airline"), {"carrier": "airline"}),  # and the old one was dropped
     ],
 )
 def test_renames_that_can_be_meant(stored: Pipeline | None, renames: dict[str, str]) -> None:
@@ -84,6 +83,7 @@ def test_renames_that_can_be_meant(stored: Pipeline | None, renames: dict[str, s
         (None, step("carrier"), r"code's table has no column 'airline'.*asset=flights, columns=\['carrier'\]"),
         (step("code"), step("airline"), r"stream's table has no column 'carrier'.*asset=flights, columns=\['code'\]"),
         (step("carrier"), step("carrier", "airline"), "the code's table still has 'carrier' besides 'airline'"),
+        (step("carrier", "airline"), step("airline", "n"), "a column 'airline' of its own, which is dropped"),
     ],
 )
 def test_renames_that_cannot_be_meant(stored: Pipeline | None, declared: Pipeline, says: str) -> None:

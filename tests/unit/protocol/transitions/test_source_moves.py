@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Nonce
 from dagster_ckpt.protocol.manifest.codec import POSITION, decode_manifest, encode_manifest
 from dagster_ckpt.protocol.manifest.manifest import (
@@ -156,3 +157,18 @@ def test_inputs_are_all_spelled_as_the_new_pipeline_does() -> None:
     after = replace(before, sources=(kafka(), folder("file:/in")))
     gone_on = pipeline_gone_on(replace(PIPELINE, inputs=(before,)), replace(PIPELINE, inputs=(after,)), ())
     assert gone_on.inputs == (after,)
+
+
+def test_a_source_does_not_take_the_place_of_another_that_moves_on() -> None:
+    a, b, c = (folder(f"file:/data/{name}") for name in "abc")
+    moves = ((a.address, b.address), (b.address, c.address))
+    with pytest.raises(InvalidPipelineError, match="from=file:/data/a, over=file:/data/b, to=file:/data/c"):
+        successors([a, b], [b, c], moves)
+    assert successors([a, b], [a, c], moves) == {b: c}, "in a start of its own"
+    assert successors([a, c], [b, c], moves[:1]) == {a: b}, "and then the other"
+
+
+def test_moves_between_two_sources_that_stay_are_none() -> None:
+    """A bucket of which the stream reads folders that have not moved, and options that are kept."""
+    a, b = folder("file:/old/in"), folder("file:/new/in")
+    assert successors([a, b], [a, b], (("file:/old", "file:/new"), ("file:/new", "file:/third"))) == {}

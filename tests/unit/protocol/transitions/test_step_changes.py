@@ -14,6 +14,8 @@ from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
+from dagster_ckpt.operators.shared.window_kinds import Tumbling
+from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import (
     ROW_KEY,
@@ -135,6 +137,24 @@ def test_a_last_step_that_only_appended_gives_the_rows_of_its_files() -> None:
         "step 2 (aggregate), which is new or changed, reads event times, and all old rows are late"
     ]
     assert StepChange.between(windows, after, {0}).can_restart, "a kept step goes on as it was"
+
+
+def test_rows_of_files_have_the_columns_that_they_were_written_with() -> None:
+    def windows(**aggregates: agg.Aggregation) -> Pipeline:
+        rows = pa.schema([("carrier", pa.string()), ("v", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+        source = InputSpec((SourceIdentity("parquet", "s"),), rows)
+        return WindowAggregate.build(("carrier",), aggregates, source, "at", Tumbling(60)).pipeline
+
+    follower, before = a_step("sizes", 0), windows(n=agg.count(), m=agg.sum("v"))
+    for now, columns in (
+        (windows(m=agg.count(), n=agg.sum("v")), "m, n"),
+        (windows(rows=agg.count(), m=agg.sum("v")), "rows"),
+    ):
+        change = StepChange.between(before, steps(now, follower))
+        assert change.kept == {0: 0}
+        [why] = change.obstacles()
+        assert f"has columns that its old rows do not have ({columns}): change them in a start of their own" in why
+    assert StepChange.between(before, steps(windows(m=agg.sum("v"), n=agg.count()), follower)).can_restart
 
 
 def test_a_last_step_that_gets_a_follower_loses_its_table_and_gives_it() -> None:
