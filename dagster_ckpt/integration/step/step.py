@@ -51,6 +51,7 @@ from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
 from dagster_ckpt.integration.step import awaited_input
 from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run, result_beside
+from dagster_ckpt.integration.step.empty_store import refuse_empty_store
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
 from dagster_ckpt.integration.step.event_totals import Reported, reported
 from dagster_ckpt.integration.step.parent_watch import die_with_parent, end_with_dagster_dev
@@ -214,7 +215,9 @@ def _run(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any
     live = _live_run(step)  # before Spark starts
     if live is not None:
         return _left_to(live, step)
-    _refuse_lost_stream(step)
+    if step.choice.from_epoch is None:
+        uri = place_of(step, step.streaming.delivery).uri
+        refuse_empty_store(step.coordinator.address.open(), step.context.instance, step.key, uri)
     folder = folder_store(step.coordinator.address.open(), folder_of(step.key.path))
     lease_timeout_ms = step.streaming.options.recovery.lease_timeout_ms
     opened = threading.Event()
@@ -236,25 +239,6 @@ def _run(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any
         if live is None:
             raise
         return _left_to(live, step)
-
-
-def _refuse_lost_stream(step: StreamStep) -> None:
-    """Raise `StoreUnavailableError` where Dagster knows epochs of the stream in this place, and the store is empty.
-
-    It would begin anew below the mount point of a disk that is missing since a reboot, and read all of its sources a
-    second time. One whose folder alone is gone was deleted.
-    """
-    if step.choice.from_epoch is not None or any(True for _ in step.coordinator.address.open().folders("")):
-        return
-    place, before = place_of(step, step.streaming.delivery), step.context.instance.fetch_materializations(step.key, 1)
-    event = before.records[0].asset_materialization if before.records else None
-    if event is None or (known := reported(step.context.instance, step.key)) is None or known.epoch == EMPTY:
-        return
-    if (uri := event.metadata.get("dagster/uri")) is not None and uri.value == place.uri:
-        raise StoreUnavailableError(
-            "the store is empty: is its disk mounted? If it was deleted on purpose, start the stream with "
-            f"from_epoch: 0 in the run config. stream={step.stream_name}, epoch={known.epoch}, uri={place.uri}"
-        )
 
 
 def _live_run(step: StreamStep) -> LiveRun | None:
