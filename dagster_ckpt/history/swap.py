@@ -30,7 +30,7 @@ from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.pins import forks_pinned, pin_for_fork
+from dagster_ckpt.storage.holders.pins import forks_pinned, pin_as_shown
 from dagster_ckpt.storage.operations.manual_opening import close_by_hand
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -164,7 +164,7 @@ def _folder(root: ObjectStore, manifest: Manifest) -> ObjectStore:
 
 def _keep(beside: ManifestChain, rebuilt: Manifest, fork: ForkId) -> None:
     """Pin the epoch that takes over, for the stream that will name its files."""
-    pin_for_fork(beside, swap_pin_name(fork.uuid, rebuilt.epoch), rebuilt, fork)
+    pin_as_shown(beside, swap_pin_name(fork.uuid, rebuilt.epoch), rebuilt, fork)
 
 
 def _change_log(root: ObjectStore, chain: ManifestChain, newest: Manifest, rebuilt: Manifest) -> tuple[ChangeRef, ...]:

@@ -25,12 +25,12 @@ def begun(
 ) -> Operator | AppendOnly:
     """The operator whose aggregates begin where the same ones of the steps `before` do, new ones at `beginning`.
 
-    `code` is the user's, as for `from_pipeline`.
+    `before` is what the operator's step may have been (`former`). `code` is the user's, as for `from_pipeline`.
     """
     if not begins_now(operator.pipeline):
         return operator
     aggregates: Any = operator.pipeline.parameters[AGGREGATES]
-    known = [each for step in before if _are_alike(step, operator.pipeline) for each in _spelled(step)]
+    known = [each for step in before for each in _spelled(step)]
     there = [_bare(each, unnamed=False) for each in aggregates]
     renamed = [each for each in known if _bare(each, unnamed=False) not in there]
     at = [_begins(each, known, renamed, beginning) for each in aggregates]

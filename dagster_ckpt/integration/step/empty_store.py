@@ -16,10 +16,10 @@ def refuse_empty_store(store: ObjectStore, instance: dg.DagsterInstance, key: dg
     It would begin again below the mount point of a disk that is missing since a reboot, and read all of its sources a
     second time. One whose own folder alone is gone was deleted.
     """
-    known = reported(instance, key)
-    if known is None or known.epoch == EMPTY or uri is None or _newest_uri(instance, key) != uri:
+    if uri is None or not _is_empty(store):
         return
-    if not _is_empty(store):
+    known = reported(instance, key)
+    if known is None or known.epoch == EMPTY or _newest_uri(instance, key) != uri:
         return
     raise StoreUnavailableError(
         "the store is empty: is its disk mounted? If it was deleted on purpose, start the stream with from_epoch: 0 in "

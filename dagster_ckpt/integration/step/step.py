@@ -215,10 +215,10 @@ def _run(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any
     live = _live_run(step)  # before Spark starts
     if live is not None:
         return _left_to(live, step)
+    store = step.coordinator.address.open()
     if step.choice.from_epoch is None:
-        uri = place_of(step, step.streaming.delivery).uri
-        refuse_empty_store(step.coordinator.address.open(), step.context.instance, step.key, uri)
-    folder = folder_store(step.coordinator.address.open(), folder_of(step.key.path))
+        refuse_empty_store(store, step.context.instance, step.key, place_of(step, step.streaming.delivery).uri)
+    folder = folder_store(store, folder_of(step.key.path))
     lease_timeout_ms = step.streaming.options.recovery.lease_timeout_ms
     opened = threading.Event()
     try:

@@ -22,15 +22,13 @@ _EXPIRING = frozenset({"aggregate", "deduplicate"})
 """Operators that compare a key's time with the watermark when it is due, not when it is put."""
 _EXPIRE_AFTER, _UPDATING = "expire_after_us", "updating"
 _IN_THE_ROW = frozenset({
-    "count", "sum", "avg", "count_if", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "stddev", "stddev_pop",
+    "count", "sum", "avg", "count_if", "bool_and", "bool_or", "bit_xor", "stddev", "stddev_pop",
     "variance", "var_pop", "corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2",
     "approx_count_distinct", "approx_quantile",
 })  # fmt: skip
 """Aggregates that keep nothing beside the row of a group."""
-_IN_THE_ROW_OF_APPENDED = _IN_THE_ROW | {"min", "max", "first", "last"}
+_IN_THE_ROW_OF_APPENDED = _IN_THE_ROW | {"min", "max", "first", "last", "bit_and", "bit_or"}
 """The same, where no row is retracted."""
-_IN_A_TABLE_WHERE_RETRACTED = frozenset({"bit_and", "bit_or"})
-"""Those of `_IN_THE_ROW` that keep a table beside where rows are retracted: no bit can be taken back."""
 _SKETCH = "approx_count_distinct"
 _MAIN_TABLES = frozenset({"groups", "expiries", "windows", "ends", "open"})
 _LATE = "_late_"
@@ -131,8 +129,7 @@ def _beside(before: Pipeline, after: Pipeline) -> Iterator[str]:
     tables = {table.name for step in (before, after) for table in step.tables if step.operator in _OF_GROUPS}
     if all(name in _MAIN_TABLES or name.startswith(_LATE) for name in tables):
         return
-    updating = before.parameters.get(_UPDATING)
-    in_the_row = _IN_THE_ROW - _IN_A_TABLE_WHERE_RETRACTED if updating else _IN_THE_ROW_OF_APPENDED
+    in_the_row = _IN_THE_ROW if before.parameters.get(_UPDATING) else _IN_THE_ROW_OF_APPENDED
     was, now = (
         [
             {name: value for name, value in each.items() if name != "name"}

@@ -129,12 +129,7 @@ def _names_at_end(first: Pipeline, last: Pipeline) -> dict[str, str]:
     """The columns that a table still has at the end, by the names that it had for them at the beginning."""
     if first.operator != last.operator or last.appends:
         return {}
-    there = set(last.own.output.names)
-    return {
-        first.name_of(own): last.name_of(own)
-        for own in first.own.output.names
-        if own in there and made_by(first, own) == made_by(last, own)
-    }
+    return {first.name_of(own): last.name_of(own) for own in made_alike(first, last)}
 
 
 def with_former_names(asset: str, was: Pipeline, now: Pipeline, renames: Renames) -> pa.Schema:
@@ -146,9 +141,7 @@ def with_former_names(asset: str, was: Pipeline, now: Pipeline, renames: Renames
     before, there = was.output.names, set(now.output.names)
     olds = {new: old for old, new in renames.items() if old in before and old not in there}
     if now.tables and was.operator == now.operator:
-        here = set(now.own.output.names)
-        same = [own for own in was.own.output.names if own in here and made_by(was, own) == made_by(now, own)]
-        olds |= {now.name_of(own): was.name_of(own) for own in same}
+        olds |= {now.name_of(own): was.name_of(own) for own in made_alike(was, now)}
     fields = []
     for field in now.output:
         old = field.name if field.name in before else olds.get(field.name)
@@ -246,7 +239,13 @@ def _with_former(field: pa.Field, names: Sequence[str]) -> pa.Field:
     return field.with_metadata({**(field.metadata or {}), _FORMERLY: json.dumps(names).encode()})
 
 
-def made_by(step: Pipeline, column: str) -> list[Any]:
+def made_alike(was: Pipeline, now: Pipeline) -> list[str]:
+    """The columns, by the step's own names, that both have and make by the same function."""
+    here = set(now.own.output.names)
+    return [own for own in was.own.output.names if own in here and _made_by(was, own) == _made_by(now, own)]
+
+
+def _made_by(step: Pipeline, column: str) -> list[Any]:
     """The function of the step that makes a column of its output; none makes one that is only passed on."""
     functions: Any = [step.parameters.get(name, ()) for name in _FUNCTIONS]
     return [each for listed in functions for each in listed if each["name"] == column]

@@ -27,7 +27,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
 )
 from dagster_ckpt.protocol.transitions.compatibility import step_changes
 from dagster_ckpt.protocol.transitions.edits import abandoned_since, no_runs
-from dagster_ckpt.protocol.transitions.renamed_columns import made_by
+from dagster_ckpt.protocol.transitions.renamed_columns import made_alike
 
 Runs = dict[str, tuple[tuple[RunRef, ...], ...]]
 
@@ -186,12 +186,8 @@ def gives_rows(step: Pipeline) -> bool:
 
 def _not_in_files(before: Pipeline, after: Pipeline) -> list[str]:
     """The columns of a step's output that the rows it has emitted do not have, or have as those of another function."""
-    there = set(before.own.output.names)
-    return [
-        name
-        for name in after.own.output.names
-        if name not in there or made_by(before.own, name) != made_by(after.own, name)
-    ]
+    there = made_alike(before, after)
+    return [name for name in after.own.output.names if name not in there]
 
 
 def named(pipeline: Pipeline, number: int) -> str:

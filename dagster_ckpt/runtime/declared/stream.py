@@ -648,10 +648,6 @@ def _in_order(rows: "DataFrame", columns: Sequence[str]) -> "DataFrame":
 
 def worked_by(stream: Stream, work: Work, describe: "Callable[[DataFrame], str]") -> Stream:
     """The stream with stateless work of a query on its rows; `describe` gives its text in the step's fingerprint."""
-    if stream.initial is not None and stream.step is None:
-        from dagster_ckpt.runtime.declared.pipeline import check_initial  # it is above this module
-
-        check_initial("", stream.frame, stream.initial)  # a query knows its columns by their places, and casts them
     worked = stream._worked(work, describe)  # noqa: SLF001  (work with a text of its own)
     return worked if worked.updating else replace(worked, work=describe(worked.frame))
 

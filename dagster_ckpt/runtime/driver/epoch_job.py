@@ -37,7 +37,6 @@ class JobOutcome:
     """How the job ended. `replies` are the tasks', none where it failed: `error` is why, `reason` the same in one line.
 
     `silent` are the tasks that did not reply before the timeout; `aborted` is why we cancelled the job ourselves.
-    `had_tasks` is false where Spark concluded from the plan alone that there are no rows, and started no task.
     `last_tasks` is how many tasks the last step had; None where the job failed.
     """
 
@@ -46,8 +45,12 @@ class JobOutcome:
     reason: str = ""
     silent: tuple[RunningTask, ...] | None = None
     aborted: str | None = None
-    had_tasks: bool = True
     last_tasks: int | None = None
+
+    @property
+    def had_tasks(self) -> bool:
+        """False where Spark concluded from the plan alone that there are no rows, and started no task."""
+        return self.last_tasks != 0
 
 
 class EpochJob:
@@ -102,7 +105,7 @@ class EpochJob:
         # A task of an epoch that was given up may have replied since the list was cleared.
         texts = [text for epoch, text in self._replies.value if epoch == self._order.epoch]
         replies = tuple(reply for text in texts for reply in decode_replies(text))
-        return JobOutcome(replies, had_tasks=tasks > 0, last_tasks=tasks)
+        return JobOutcome(replies, last_tasks=tasks)
 
     def abort(self, reason: str) -> None:
         """Cancel the job, from another thread."""

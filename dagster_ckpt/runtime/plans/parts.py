@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.declared.pipeline import check_initial
 from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, is_leaf
 from dagster_ckpt.runtime.declared.stream import Stream, behind, rows_of, worked_by
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
@@ -60,7 +61,10 @@ class Part:
             aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
             return catalyst.frame(catalyst.project([*aliases, *beside], below))
 
-        return worked_by(rows_of(self.stream), work, lambda made: text_of(catalyst, catalyst.analysed(made)))
+        stream = rows_of(self.stream)
+        if stream.initial is not None:
+            check_initial("", stream.frame, stream.initial)  # `work` knows columns by their places, and casts them
+        return worked_by(stream, work, lambda made: text_of(catalyst, catalyst.analysed(made)))
 
     def table(self, names: Sequence[str]) -> Stream:
         """The stream whose table has these rows, with these names for the part's own columns.

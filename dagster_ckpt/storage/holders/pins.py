@@ -57,22 +57,13 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
     return _pinned(chain, _new_pin(chain, name, manifest), epoch)
 
 
-def pin_for_fork(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId) -> Pin:
-    """Keep a retained epoch under that name for a stream that will name its files. The same again changes nothing.
+def pin_as_shown(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId | None = None) -> Pin:
+    """Keep the epoch of a manifest under that name as that one shows it: its columns may be others since its commit.
 
-    Raises as `write_pin` does.
+    `fork` is a stream that will name its files. The same again changes nothing. Raises as `write_pin` does.
     """
     epoch = next(entry for entry in shown.retained if entry.epoch == shown.epoch)
     return _pinned(chain, _new_pin(chain, name, shown, fork), epoch)
-
-
-def pin_as_shown(chain: ManifestChain, name: str, newest: Manifest) -> Pin:
-    """Keep the newest epoch under that name as the newest manifest shows it: its columns may be others since.
-
-    Raises as `write_pin` does.
-    """
-    epoch = next(entry for entry in newest.retained if entry.epoch == newest.epoch)
-    return _pinned(chain, _new_pin(chain, name, newest), epoch)
 
 
 def hold_epoch(chain: ManifestChain, name: str, shown: Manifest) -> None:

@@ -33,7 +33,7 @@ def test_a_shuffled_job_that_had_tasks_speaks_for_itself() -> None:
 
 
 def test_a_shuffled_job_without_tasks_acks_every_shard_empty() -> None:
-    assert acks(JobOutcome(had_tasks=False), SHUFFLED) == (ShardAck(Shard(0)), OTHER)
+    assert acks(JobOutcome(last_tasks=0), SHUFFLED) == (ShardAck(Shard(0)), OTHER)
 
 
 def test_an_unkeyed_shard_without_a_partition_is_acked_empty() -> None:
@@ -51,7 +51,7 @@ def test_a_task_of_an_unkeyed_step_without_a_reply_gives_the_epoch_up() -> None:
 
 
 def test_a_job_without_tasks_has_lost_none() -> None:
-    assert acks(JobOutcome((), had_tasks=False, last_tasks=0), UNKEYED) == (ShardAck(Shard(0)), OTHER)
+    assert acks(JobOutcome((), last_tasks=0), UNKEYED) == (ShardAck(Shard(0)), OTHER)
 
 
 def test_each_step_speaks_for_itself() -> None:
