@@ -21,6 +21,8 @@ KILLS = "chaos"
 QUERIES = "queries"
 PYTHON_START = Path(__file__).resolve().parents[1] / "tests/worlds/python_start"
 REPORTS = Path(".work/tests")
+# With one compiler Java has room for 48 MB of code, fewer than a file of tests needs: it would drop and compile again.
+JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of our own is made in it)
 ROOM_BYTES = 4 << 30
 """Four times what tests leave at most."""
@@ -105,7 +107,7 @@ def environment(folder: Path | None) -> dict[str, str]:
     Their garbage collector has one thread: several would take the cores from pytest's workers. Python processes are not
     to compile PySpark at all.
     """
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", os.environ.get("SPARK_SUBMIT_OPTS", "")]
+    options = [*JAVA, os.environ.get("SPARK_SUBMIT_OPTS", "")]
     temporary = {} if folder is None else {"TMPDIR": str(folder)}
     path = os.pathsep.join(filter(None, (str(PYTHON_START), os.environ.get("PYTHONPATH"))))
     return {**os.environ, **temporary, "SPARK_SUBMIT_OPTS": " ".join(options).strip(), "PYTHONPATH": path}

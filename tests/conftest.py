@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from packaging.version import Version
 
+from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat
 from tests.worlds.examples import examples
 
 if TYPE_CHECKING:
@@ -51,6 +52,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _begins(item: pytest.Item) -> int:
     """The place of a test's kind among those that begin first."""
     return next((place for place, marker in enumerate(FIRST) if item.get_closest_marker(marker)), len(FIRST))
+
+
+@pytest.fixture(autouse=True)
+def no_writer_outlives_its_test() -> Iterator[None]:
+    """The lease of a writer that a test leaves open lapses: no thread renews it while other tests run."""
+    begun: list[LeaseHeartbeat] = []
+    begin = LeaseHeartbeat.begin
+
+    def noted(heartbeat: LeaseHeartbeat) -> None:
+        begun.append(heartbeat)
+        begin(heartbeat)
+
+    with pytest.MonkeyPatch.context() as patch:  # not the test's own: it is to be undone before the test's folders go
+        patch.setattr(LeaseHeartbeat, "begin", noted)
+        yield
+    for heartbeat in begun:
+        heartbeat.stop()
 
 
 @pytest.fixture(scope="session")
