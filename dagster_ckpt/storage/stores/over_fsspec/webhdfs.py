@@ -41,6 +41,9 @@ _OLD_MS = 1_000
 """An object is dated by its temporary file. One whose rename took longer than this is dated again."""
 _PART = 1024**2
 
+_REPLACED_MAX = 3
+"""So often an object is read again that is replaced while it is read."""
+
 _MISSING = {"FileNotFoundException", "ParentNotDirectoryException"}
 _CREDENTIALS = "check the user and its permissions (docs/how-to/stores/hdfs.md lists them), then try again"
 _ADVICE = {
@@ -53,6 +56,10 @@ _ADVICE = {
     "SecurityException": _CREDENTIALS,
     "StandbyException": "this NameNode is in standby; name the active one, or an address that follows it",
 }
+
+
+class _BrokenOffError(Refusal):
+    """A reply that began well and had no end."""
 
 
 class WebHdfsCalls:
@@ -73,7 +80,12 @@ class WebHdfsCalls:
 
     def read(self, path: str, start: int | None = None, until: int | None = None) -> bytes:
         ranged = {} if start is None or until is None else {"offset": str(start), "length": str(until - start)}
-        return self._ask("GET", path, "OPEN", ranged, size=0 if start is None or until is None else until - start)
+        size = 0 if start is None or until is None else until - start
+        for _ in range(_REPLACED_MAX):
+            # DataNodes delete the blocks of a replaced file, under a reader too: the next try has the new ones.
+            with suppress(_BrokenOffError):
+                return self._ask("GET", path, "OPEN", ranged, size=size)
+        return self._ask("GET", path, "OPEN", ranged, size=size)
 
     def head(self, path: str) -> Head:
         status = self._status(path, "GETFILESTATUS", "FileStatus")
@@ -234,14 +246,17 @@ class WebHdfsCalls:
 
     def _body(self, reply: requests.Response, end_ms: int) -> bytes:
         body = bytearray()
-        for part in reply.iter_content(_PART):
-            body += part
-            _check_time(self._clock, end_ms)
+        try:
+            for part in reply.iter_content(_PART):
+                body += part
+                _check_time(self._clock, end_ms)
+        except requests.exceptions.ChunkedEncodingError as error:
+            raise self._broken_off(error) from None
         if reply.status_code >= 300:  # a second redirection is a gateway's, and an empty body is success to a rename
             raise self._refusal(reply.status_code, bytes(body))
         length = reply.headers.get("Content-Length")
         if length is not None and int(length) != len(body):
-            raise OSError("the reply broke off")
+            raise self._broken_off(OSError("the reply broke off"))
         return bytes(body)
 
     def _refusal(self, status: int, body: bytes) -> Refusal:
@@ -264,6 +279,10 @@ class WebHdfsCalls:
     def _unknown(self, error: Exception) -> Refusal:
         text = self._options.without_parameters(str(error))
         return Refusal(Outcome.UNKNOWN, type(error).__name__, text)
+
+    def _broken_off(self, error: Exception) -> _BrokenOffError:
+        unknown = self._unknown(error)
+        return _BrokenOffError(unknown.outcome, unknown.reason, unknown.text)
 
     def _connections(self) -> Any:
         try:
