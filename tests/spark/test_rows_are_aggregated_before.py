@@ -114,6 +114,37 @@ def test_the_state_is_that_of_the_rows(spark_of_all: SparkSession, first: pa.Tab
             assert _alike(of_partials[key][name], value), (key, name)
 
 
+@pytest.mark.parametrize("settings", [(True, True), (False, True), (True, False), (False, False)], ids=str)
+@pytest.mark.parametrize(
+    "digits", [(38, 0), (38, 6), (38, 19), (38, 20), (38, 38), (29, 0), (29, 29), (28, 4)], ids=str
+)
+def test_a_total_of_decimals_may_outgrow_them_on_the_way(
+    spark_of_all: SparkSession, digits: tuple[int, int], settings: tuple[bool, bool]
+) -> None:
+    """Whatever the order, and in pieces: Spark's own total has no more than 38 digits at any moment."""
+    spark = spark_of_all.newSession()
+    for name, value in zip(("ansi.enabled", "decimalOperations.allowPrecisionLoss"), settings, strict=True):
+        spark.conf.set(f"spark.sql.{name}", value)
+    precision, scale = digits
+    most = 10**precision - 1
+    parts = [most, most, most, -most, -most, 7, -1, most // 10**9, None, -most // 3, 0, 10**28, -(10**28), 10**20 - 1]
+    units = [each for each in parts if each is None or abs(each) <= most]
+    values = pa.array([None if each is None else Decimal(f"{each}e-{scale}") for each in units], pa.decimal128(*digits))
+    rows = pa.table({"k": ["a"] * len(units), "v": values})
+    operator = RunningAggregate.build(("k",), {"total": agg.sum("v")}, InputSpec((), rows.schema))
+    aggregated = partial_aggregate(operator)
+    of_rows = _state_after(operator, [rows])
+    assert of_rows["a"]["_sum(v)"] == Decimal(f"{sum(each or 0 for each in units)}e-{scale}")
+    assert _state_after(aggregated, [_in_spark(spark, aggregated, rows)]) == of_rows
+    two_on_top = pa.concat_tables([rows, rows.slice(0, 2)])
+    if precision == 38:
+        assert (
+            "outgrew"
+            in _state_after(operator, [two_on_top])
+            == _state_after(aggregated, [_in_spark(spark, aggregated, two_on_top)])
+        )
+
+
 def _state_after(operator: RunningAggregate | PartialAggregate, batches: list[pa.Table]) -> Any:
     state = DictState.of(operator.pipeline)
     try:
