@@ -320,7 +320,7 @@ def _pipeline(chain: ManifestChain, newest: Manifest, shown: Manifest, opening: 
                 f"elsewhere; nothing was changed: start it again. stream={shown.stream}, begun={sorted(begun)}, "
                 f"epoch={newest.epoch}"
             )
-        _check_meanings(chain, before, opening.pipeline, shown.stream)
+        _check_meanings(before, opening.pipeline, shown.stream)
         return opening.pipeline
     if shown.pipeline.delivers:
         raise IncompatibleStateError(
@@ -344,14 +344,13 @@ def _pipeline(chain: ManifestChain, newest: Manifest, shown: Manifest, opening: 
     )
 
 
-def _check_meanings(chain: ManifestChain, before: Pipeline, after: Pipeline, stream: str) -> None:
-    """Refuse another aggregate under the name of one whose values readers of the change log have."""
+def _check_meanings(before: Pipeline, after: Pipeline, stream: str) -> None:
+    """Refuse another aggregate under the name of one: what reads the change log has its values, registered or not."""
     others = redefined(before, after)
-    readers = [each.stream for each in read_subscribers(chain)] if others else []
-    if readers:
+    if others:
         raise IncompatibleStateError(
-            "a column of the table has another aggregate now, and what reads the stream has values of the old one: "
-            f"give it another name. columns={', '.join(others)}, readers={', '.join(sorted(readers))}, stream={stream}"
+            "a column of the table has another aggregate now, and what reads the stream's changes has values of the "
+            f"old one: give it another name. columns={', '.join(others)}, stream={stream}"
         )
 
 
