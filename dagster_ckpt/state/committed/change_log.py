@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef
@@ -109,13 +109,27 @@ def batches_of(rows: pa.Table, schema: pa.Schema, **constants: object) -> Iterat
 
 
 def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows of a file with these columns; null where the file does not have one."""
+    """The rows of a file with these columns; null where the file does not have one.
+
+    Raises `IncompatibleStateError` for a column that has come back with a type that its older values are not of.
+    """
     there = set(rows.column_names)
     columns = [
-        rows.column(field.name).cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        _of_type(rows.column(field.name), field) if field.name in there else pa.nulls(rows.num_rows, field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _of_type(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise IncompatibleStateError(
+            "a column of the table was dropped once and has come back with another type, and older rows have values "
+            f"that are not of it: give it another name in the code, and the table can be read again. "
+            f"column={field.name}, was={values.type}, now={field.type}"
+        ) from error
 
 
 def under_names(rows: pa.RecordBatch, names: Mapping[str, str]) -> pa.Table:

@@ -5,11 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory, stream_table
-from dagster_ckpt.operators import Operator
+from dagster_ckpt.operators import AppendOnly, Operator
+from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.tables import Share, table_rows
-from tests.unit.history.made_streams import HOUR_US, MadeStream, aggregate, append, departures
+from tests.unit.history.made_streams import HOUR_US, SOURCE, MadeStream, aggregate, append, departures
 
 NAME = "flights/delay_by_carrier"
 
@@ -49,6 +50,26 @@ def test_an_append_only_table_is_its_files_without_the_columns_of_the_change_log
     assert table.schema == append().pipeline.output
     assert sorted(table["dep_delay"].to_pylist()) == [1.0, 3.0, 5.0, 7.0]
     assert history(url, "departures").read(first).num_rows == 3
+
+
+def test_a_column_that_comes_back_with_another_type_is_an_error_until_it_has_another_name(url: str) -> None:
+    def rows(**columns: pa.Array) -> pa.Table:
+        return pa.table({"carrier": ["UA"], **columns})
+
+    tables = [rows(gate=pa.array(["B7"])), rows(), rows(gate=pa.array([7])), rows(stand=pa.array([7]))]
+    for table in tables[:3]:
+        stream = MadeStream(url, "departures", AppendOnly.build(InputSpec((SOURCE,), table.schema)))
+        stream.commit(table)
+        stream.close()
+    named = r"another name in the code.*column=gate, was=string, now=int64"
+    with pytest.raises(IncompatibleStateError, match=named):
+        history(url, "departures").read()
+    with pytest.raises(IncompatibleStateError, match=named):
+        history(url, "departures").changes(after=0)
+    stream = MadeStream(url, "departures", AppendOnly.build(InputSpec((SOURCE,), tables[3].schema)))
+    stream.commit(tables[3])
+    stream.close()
+    assert history(url, "departures").read()["stand"].to_pylist() == [None, None, None, 7]
 
 
 @pytest.mark.parametrize("operator", [aggregate(), append()], ids=["keyed", "append-only"])
