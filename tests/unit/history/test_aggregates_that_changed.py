@@ -293,8 +293,8 @@ def test_a_sketch_of_decimals_keeps_their_scale(url: str) -> None:
     stream.commit(pa.table({"carrier": ["UA"], DELAY: pa.array([Decimal("1.25")], narrow)}))
     with pytest.raises(IncompatibleStateError, match="with another scale: approx_count_distinct would count"):
         changed(stream, sketched(wide))
-    changed(stream, over(wide, about=agg.approx_count_distinct(DELAY, since="now")))
-    assert table(url) == {"UA": {"about": None}}
+    changed(stream, over(wide, about_now=agg.approx_count_distinct(DELAY, since="now")))
+    assert table(url) == {"UA": {"about_now": None}}
 
 
 @pytest.mark.parametrize("narrow", [pa.int8(), pa.int16(), pa.int32()], ids=str)

@@ -136,7 +136,8 @@ def test_the_difference_is_shown_under_names_that_columns_have_got_since(tmp_pat
 
     rows = departures({"UA": [1.0, 5.0]})
     world = World(tmp_path, (as_airlines(flights=agg.count()), of_delays(a="least", b="most")), (rows, rows))
-    MadeStream(world.url, NAME, of_delays(b="least", a="most")).close()
+    for names in ({"c": "least", "b": "most"}, {"c": "least", "a": "most"}, {"b": "least", "a": "most"}):
+        MadeStream(world.url, NAME, of_delays(**names)).close()
     log = world.history.changes(world.before).to_pylist()
     assert [(row["airline"], row["a"], row["b"], row[CHANGE_TYPE]) for row in log] == [
         ("UA", None, None, "update_preimage"),
