@@ -18,7 +18,7 @@ from demo.processes import kill_all
 
 WORKSPACE = Path(__file__).resolve().parent.parent / "workspace.yaml"
 
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For JVMs that live for minutes on two cores: half their work would be making code fast that soon ends."""
 
 READY_S = 120.0
@@ -84,7 +84,7 @@ def start(
                 *(sys.executable, "-m", "dagster", "dev"),
                 *("--workspace", str(workspace), "--host", "127.0.0.1", "--port", str(port)),
             ],
-            env={**os.environ, "JAVA_TOOL_OPTIONS": _JAVA, **environment, "DAGSTER_HOME": str(home)},
+            env={**os.environ, "JAVA_TOOL_OPTIONS": JAVA, **environment, "DAGSTER_HOME": str(home)},
             cwd=WORKSPACE.parent,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from benchmarks import facts
 from dagster_ckpt.storage.stores.address import StoreAddress
+from demo.dagster_dev import JAVA
 from tests.chaos.__main__ import in_rounds, play
 from tests.chaos.cluster import Cluster
 from tests.chaos.feeder import Feeder
@@ -171,7 +172,7 @@ def _kill_in(network: Network, place: Path, name: str, kills: int, plan: Plan, p
             "spark.cores.max": "2",
             "spark.executor.cores": "1",
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": JAVA,
             "spark.pyspark.python": str(Path(os.environ[EXECUTORS], "bin", "python")),
             "spark.driver.host": network.address,
             "spark.driver.bindAddress": network.address,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from demo.dagster_dev import JAVA
 from demo.processes import kill_all
 from tests.chaos import processes
 from tests.servers.machines import as_user
@@ -17,9 +18,6 @@ from tests.servers.machines import as_user
 ROOT = Path(__file__).resolve().parents[2]
 LOCATION = Path(__file__).with_name("lanes_location.py")
 INSTANCE = ROOT / "demo" / "dagster.yaml"
-
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For JVMs that live for a minute on two cores: half their work would be making code fast that soon ends."""
 
 
 @dataclass
@@ -114,7 +112,7 @@ def services_in(
     workspace.write_text(f"load_from:\n  - grpc_server: {{host: 127.0.0.1, port: {code_port}, location_name: chaos}}\n")
     # What a killed Spark leaves behind lies here too, and goes with the place.
     here = {"DAGSTER_HOME": str(home), "SPARK_LOCAL_DIRS": str(place / "spark")}
-    everywhere = {**os.environ, "JAVA_TOOL_OPTIONS": _JAVA, **environment, **here}
+    everywhere = {**os.environ, "JAVA_TOOL_OPTIONS": JAVA, **environment, **here}
     programs = Path(sys.executable).parent
 
     def service(name: str, *command: str) -> Service:

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.runtime.spark.session import announce_settings
+from scripts.test import JAVA
 from tests.worlds.examples import TIMES
 
 NO_MORE: Mapping[str, str] = {}
 # A usual run ends before a JVM has compiled itself warm: let it not try too hard. `make properties` takes an hour.
-_ONCE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # as scripts/test.py sets it
-_JAVA_OPTIONS = "-XX:+UseSerialGC" if TIMES > 1 else f"{_ONCE} -XX:+UseSerialGC"
+_JAVA_OPTIONS = "-XX:+UseSerialGC" if TIMES > 1 else " ".join(JAVA)
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def _of_type(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise IncompatibleStateError(
             "a column of the table was dropped once and has come back with another type, and older rows have values "
-            f"that are not of it: give it another name in the code, and the table can be read again. "
+            "that are not of it: give it another name in the code, and the table can be read again. "
             f"column={field.name}, was={values.type}, now={field.type}"
         ) from error
 

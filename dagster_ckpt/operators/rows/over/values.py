@@ -15,7 +15,7 @@ from dagster_ckpt.operators.rows.over.sessions import Sessions, sessions_of
 from dagster_ckpt.operators.shared.accumulators import output_columns
 from dagster_ckpt.operators.shared.accumulators.accumulator import known, or_null
 from dagster_ckpt.operators.shared.accumulators.exact_numbers import EXACT, Doubles, Parts
-from dagster_ckpt.operators.shared.accumulators.sums import DECIMAL_DIGITS_MAX
+from dagster_ckpt.operators.shared.accumulators.sums import decimal_total_type
 from dagster_ckpt.operators.shared.accumulators.value_order import ordered
 
 AGGREGATES = (Function.COUNT, Function.SUM, Function.MIN, Function.MAX, Function.AVG)
@@ -32,7 +32,7 @@ _TYPES: Mapping[Function, pa.DataType] = {
 
 def _total_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal(type_):
-        return pa.decimal128(min(type_.precision + 10, DECIMAL_DIGITS_MAX), type_.scale)
+        return decimal_total_type(type_)
     return pa.float64() if pa.types.is_floating(type_) else pa.int64()
 
 

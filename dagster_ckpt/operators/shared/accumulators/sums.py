@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -136,8 +137,8 @@ class DecimalSum(_Sum):
 
     @property
     def total(self) -> pa.Decimal128Type:
-        """The type of the total: ten more digits than the column, as in Spark."""
-        return pa.decimal128(min(self.type.precision + 10, DECIMAL_DIGITS_MAX), self.type.scale)
+        """The type of the total."""
+        return decimal_total_type(self.type)
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -164,15 +165,16 @@ class DecimalSum(_Sum):
         scale = self.type.scale
         least = f"{_power_of_10(_SUMMABLE_DIGITS - scale):f}BD"
         unit = f"{self._unit:f}BD"
-        low = pa.decimal128(max(_LOW_DIGITS, scale), scale)
-        low_total = pa.decimal128(min(low.precision + 10, DECIMAL_DIGITS_MAX), scale)
         short = f"CASE WHEN {column} BETWEEN -{least} AND {least} THEN"  # the same thrice: Spark judges it once
+
+        def of_long(part: str, precision: int, scale: int) -> Partial:
+            total = decimal_total_type(pa.decimal128(precision, scale))
+            return Partial(f"sum({short} NULL ELSE CAST({part} AS DECIMAL({precision}, {scale})) END)", total)
+
         return (
             Partial(f"sum({short} {column} END)", self.total),
-            Partial(f"sum({short} NULL ELSE CAST({column} div {unit} AS DECIMAL(19, 0)) END)", pa.decimal128(29, 0)),
-            Partial(
-                f"sum({short} NULL ELSE CAST({column} % {unit} AS DECIMAL({low.precision}, {scale})) END)", low_total
-            ),
+            of_long(f"{column} div {unit}", 19, 0),
+            of_long(f"{column} % {unit}", max(_LOW_DIGITS, scale), scale),
         )
 
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
@@ -183,8 +185,8 @@ class DecimalSum(_Sum):
             return (filled(total, 0),)
         short, high, low = (filled(each, 0) for each in columns)
         upper = pc.multiply(high.cast(pa.decimal256(29, 0)), pa.scalar(self._unit))
-        totals = (each.cast(self._wide()) for each in (short, upper, low))
-        return (self._narrowed(pc.add(pc.add(next(totals), next(totals)), next(totals))),)
+        wide = [each.cast(self._wide()) for each in (short, upper, low)]
+        return (self._narrowed(reduce(pc.add, wide)),)
 
     @property
     def _unit(self) -> Decimal:
@@ -203,6 +205,11 @@ class DecimalSum(_Sum):
 
     def _outgrown(self) -> OverflowError:
         return _does_not_fit(self.column, f"decimal({self.total.precision}, {self.total.scale})")
+
+
+def decimal_total_type(type_: pa.Decimal128Type) -> pa.Decimal128Type:
+    """Spark's type for the total of a decimal column: ten more digits."""
+    return pa.decimal128(min(type_.precision + 10, DECIMAL_DIGITS_MAX), type_.scale)
 
 
 def _power_of_10(exponent: int) -> Decimal:

@@ -79,13 +79,18 @@ class WebHdfsCalls:
         self._write(path, data, "OVERWRITE")
 
     def read(self, path: str, start: int | None = None, until: int | None = None) -> bytes:
-        ranged = {} if start is None or until is None else {"offset": str(start), "length": str(until - start)}
-        size = 0 if start is None or until is None else until - start
-        for _ in range(_REPLACED_MAX):
-            # DataNodes delete the blocks of a replaced file, under a reader too: the next try has the new ones.
-            with suppress(_BrokenOffError):
+        size, ranged = 0, dict[str, str]()
+        if start is not None and until is not None:
+            size, ranged = until - start, {"offset": str(start), "length": str(until - start)}
+        again = _REPLACED_MAX
+        while True:
+            try:
                 return self._ask("GET", path, "OPEN", ranged, size=size)
-        return self._ask("GET", path, "OPEN", ranged, size=size)
+            except _BrokenOffError:
+                # DataNodes delete the blocks of a replaced file, under a reader too: the next try has the new ones.
+                if again == 0:
+                    raise
+                again -= 1
 
     def head(self, path: str) -> Head:
         status = self._status(path, "GETFILESTATUS", "FileStatus")
@@ -251,12 +256,12 @@ class WebHdfsCalls:
                 body += part
                 _check_time(self._clock, end_ms)
         except requests.exceptions.ChunkedEncodingError as error:
-            raise self._broken_off(error) from None
+            raise self._unknown(error, _BrokenOffError) from None
         if reply.status_code >= 300:  # a second redirection is a gateway's, and an empty body is success to a rename
             raise self._refusal(reply.status_code, bytes(body))
         length = reply.headers.get("Content-Length")
         if length is not None and int(length) != len(body):
-            raise self._broken_off(OSError("the reply broke off"))
+            raise self._unknown(OSError("the reply broke off"), _BrokenOffError)
         return bytes(body)
 
     def _refusal(self, status: int, body: bytes) -> Refusal:
@@ -276,13 +281,9 @@ class WebHdfsCalls:
             outcome = Outcome.UNKNOWN
         return Refusal(outcome, reason, text, _ADVICE.get(reason, ""))
 
-    def _unknown(self, error: Exception) -> Refusal:
+    def _unknown(self, error: Exception, kind: type[Refusal] = Refusal) -> Refusal:
         text = self._options.without_parameters(str(error))
-        return Refusal(Outcome.UNKNOWN, type(error).__name__, text)
-
-    def _broken_off(self, error: Exception) -> _BrokenOffError:
-        unknown = self._unknown(error)
-        return _BrokenOffError(unknown.outcome, unknown.reason, unknown.text)
+        return kind(Outcome.UNKNOWN, type(error).__name__, text)
 
     def _connections(self) -> Any:
         try:
