@@ -8,6 +8,8 @@
 
 BIN := .venv/bin
 READY := .venv/.set-up
+# What the demo needs is part of what everything needs.
+DEMO := $(or $(wildcard $(READY)),.venv/.set-up-demo)
 BENCH := .bench/venv
 RELEASE := .release/venv
 comma := ,
@@ -20,13 +22,16 @@ setup: $(READY) ## install everything into .venv, and a Java runtime if there is
 $(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh scripts/java.sh
 	@PYTHON='$(PYTHON)' scripts/setup.sh
 
-demo: $(READY) ## run the main job, kill it, watch it recover, prove the result (KEEP=1 leaves the UI up)
+.venv/.set-up-demo: pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh scripts/java.sh
+	@PYTHON='$(PYTHON)' EXTRAS=demo READY=$@ scripts/setup.sh
+
+demo: $(DEMO) ## run the main job, kill it, watch it recover, prove the result (KEEP=1 leaves the UI up)
 	@scripts/run.sh python -m demo
 
 demo-kafka: $(READY) ## run streams from Kafka to Kafka, Delta Lake, Iceberg and PostgreSQL, kill all of them, prove the result (SEED=)
 	@SEED='$(SEED)' scripts/with_servers.sh python -m demo.kafka
 
-ui: $(READY) ## start the Dagster UI alone
+ui: $(DEMO) ## start the Dagster UI alone
 	@scripts/run.sh python -m demo ui
 
 test: $(READY) ## run the tests

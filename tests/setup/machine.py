@@ -48,8 +48,15 @@ case "$*" in
         case "$*" in *--without-pip*) ;; *) touch "$venv/bin/pip" ;; esac
         ;;
     '-m pip --python'*) touch "${{4%/*}}/pip" ;;
+    '-m pip config list') cat "$WORLD/pip-config" 2>/dev/null ;;
+    '-m pip install'*' uv') [ -e "$WORLD/uv" ] && cp "$WORLD/uv" "$here/uv" ;;
     '-m pip install'*) [ ! -e "$here/pip-fails" ] ;;
 esac
+"""
+
+UV = """#!/bin/sh
+echo "uv $*" >>"$CALLS"
+exit {code}
 """
 
 APT_GET = """#!/bin/sh
@@ -126,6 +133,14 @@ class Machine:
         self.program(self.bin / name, PYTHON.format(version=version))
         for module in has:
             (self.bin / module).touch()
+
+    def uv(self, *, on_path: bool = False, code: int = 0) -> None:
+        """Have uv, on PATH or where pip installs it from. It ends with this exit code."""
+        self.program(self.bin / "uv" if on_path else self.folder / "uv", UV.format(code=code))
+
+    def pip_config(self, line: str) -> None:
+        """Have a setting of pip, as `pip config list` prints it."""
+        (self.folder / "pip-config").write_text(f"{line}\n")
 
     def apt(self, offers: tuple[str, ...], update: int = 0, install: int = 0) -> None:
         """Install apt-get, which offers these packages and ends with these exit codes."""

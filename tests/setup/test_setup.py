@@ -214,6 +214,44 @@ def test_set_up_is_not_done_when_pip_failed(machine: Machine) -> None:
     assert not machine.is_set_up
 
 
+def by_pip(machine: Machine) -> list[str]:
+    """The calls of pip that install the package."""
+    return [call for call in machine.called(".venv/bin/python") + machine.called("bin/python") if "--editable" in call]
+
+
+@pytest.mark.parametrize("on_path", [True, False])
+def test_uv_installs_what_is_pinned_and_compiles_it(machine: Machine, *, on_path: bool) -> None:
+    machine.python()
+    machine.java("17")
+    machine.uv(on_path=on_path)
+    ran = machine.run(SETUP)
+    assert ran.code == 0, ran.err
+    [call] = machine.called("uv")
+    assert "--compile-bytecode --constraint constraints.txt --editable .[demo,dev," in call
+    assert by_pip(machine) == []
+
+
+@pytest.mark.parametrize("setting", ["global.index-url='x'", "user.extra-index-url='x'", ":env:.proxy='x'"])
+def test_pip_installs_where_it_is_told_of_an_index_that_uv_would_not_ask(machine: Machine, setting: str) -> None:
+    machine.python()
+    machine.java("17")
+    machine.uv(on_path=True)
+    machine.pip_config(setting)
+    assert machine.run(SETUP).code == 0
+    assert machine.called("uv") == []
+    assert len(by_pip(machine)) == 1
+
+
+def test_pip_installs_what_uv_could_not_and_the_set_up_says_so(machine: Machine) -> None:
+    machine.python()
+    machine.java("17")
+    machine.uv(on_path=True, code=2)
+    ran = machine.run(SETUP)
+    assert ran.code == 0, ran.err
+    assert "uv could not (see .work/setup.log)\nInstalling Python packages with pip" in ran.out
+    assert len(by_pip(machine)) == 1
+
+
 def test_another_venv_has_its_own_extras_and_leaves_the_usual_one_alone(machine: Machine) -> None:
     machine.python()
     machine.java("17")
@@ -224,6 +262,17 @@ def test_another_venv_has_its_own_extras_and_leaves_the_usual_one_alone(machine:
     assert any(call.endswith("--editable .[bench]") for call in machine.called("bin/python"))
     assert not machine.is_set_up
     assert machine.run("scripts/run.sh", "sh", "-c", "echo ${PATH%%:*}").out == f"{machine.checkout}/.bench/venv/bin\n"
+
+
+def test_the_demo_is_ready_before_everything_is(machine: Machine) -> None:
+    machine.python()
+    machine.java("17")
+    machine.environment |= {"EXTRAS": "demo", "READY": ".venv/.set-up-demo"}
+    assert machine.run(SETUP).code == 0
+    assert (machine.checkout / ".venv/.set-up-demo").exists()
+    assert not machine.is_set_up
+    assert len(by_pip(machine)) == 1
+    assert by_pip(machine)[0].endswith("--editable .[demo]")
 
 
 def test_a_command_runs_with_sparks_java_and_the_venv_first(machine: Machine) -> None:
