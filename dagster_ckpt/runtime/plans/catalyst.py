@@ -440,12 +440,16 @@ class Catalyst:
         """The value where the condition holds, else null."""
         return self.expressions.If(condition, value, self.null_of(value.dataType()))
 
-    def comparable(self, value: Expression) -> list[Expression]:
-        """Values without nulls that are equal where these are equal or null both."""
-        if not value.nullable():
-            return [value]
-        some = self.expressions.Literal.default(value.dataType())
-        return [self.expressions.IsNull(value), self.expressions.Coalesce(self.seq([value, some]))]
+    def comparable(self, one: Expression, other: Expression) -> list[tuple[Expression, Expression]]:
+        """Pairs of values without nulls that are equal where these two are equal or null both."""
+        if not (one.nullable() or other.nullable()):
+            return [(one, other)]
+        ours, theirs = (self._or_some(each) for each in (one, other))
+        return [(self.expressions.IsNull(one), self.expressions.IsNull(other)), (ours, theirs)]
+
+    def _or_some(self, value: Expression) -> Expression:
+        """The value; of a null one that is no null."""
+        return self.expressions.Coalesce(self.seq([value, self.expressions.Literal.default(value.dataType())]))
 
     def all_of(self, conditions: Sequence[Expression]) -> Expression:
         whole = conditions[0]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of
 from dagster_ckpt.runtime.plans.catalyst import Expression, Node
-from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column
+from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, is_column
 from dagster_ckpt.runtime.plans.matches import beside_matches, not_in, with_flag
 from dagster_ckpt.runtime.plans.partitions import without_limit
 from dagster_ckpt.runtime.plans.parts import Part
@@ -42,9 +42,9 @@ def join_parts(compiler: "Compiler", node: Node) -> Part:
     if other is not None:
         return compiler.part(other)
     left_keys, right_keys, rest = catalyst.equi_join_of(node)
-    keys = [[column for each in own for column in Key(catalyst, each).compared()] for own in (left_keys, right_keys)]
-    if not keys[0]:
-        keys = [[catalyst.parsed("1")], [catalyst.parsed("1")]]
+    keys = equal_columns(catalyst, left_keys, right_keys)
+    if not left_keys:
+        keys = [catalyst.parsed("1")], [catalyst.parsed("1")]
     if kind in ("LeftSemi", "LeftAnti"):
         node = catalyst.on(node, left, without_limit(catalyst, right, right_keys))
     part = _by_keys(compiler, node, _HOW[kind], keys)

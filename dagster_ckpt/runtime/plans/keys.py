@@ -71,15 +71,6 @@ class Key:
         """
         return list(self._columns(self.expression))
 
-    def compared(self) -> list[Expression]:
-        """What a join has as keys, where null equals nothing: but within a struct it equals null."""
-        catalyst = self.catalyst
-        if str(self.expression.dataType().typeName()) != "struct":
-            return self.columns()
-        whole, *fields = self.columns()
-        known = catalyst.only_if(catalyst.expressions.Not(whole), whole)
-        return [known, *(part for each in fields for part in catalyst.comparable(each))]
-
     def value(self, columns: Sequence[Expression]) -> Expression:
         """The key's value, from the step's columns."""
         return self._value(self.expression.dataType(), iter(columns))
@@ -116,3 +107,30 @@ class Key:
         fields = list(type_.fields())  # type: ignore[attr-defined]
         made = catalyst.struct([(str(f.name()), self._value(f.dataType(), columns)) for f in fields])
         return catalyst.expressions.If(is_null, catalyst.null_of(type_), catalyst.cast(made, type_))
+
+
+def equal_columns(
+    catalyst: Catalyst, ours: Sequence[Expression], theirs: Sequence[Expression]
+) -> tuple[list[Expression], list[Expression]]:
+    """What the two sides of a join have as keys, where null equals nothing: but within a struct it equals null.
+
+    Both sides are made together, because a field that may be null on one of them takes two columns on both.
+    """
+    pairs = [
+        pair
+        for one, other in zip(ours, theirs, strict=True)
+        for pair in _equal_columns(catalyst, Key(catalyst, one), Key(catalyst, other))
+    ]
+    return [one for one, _ in pairs], [other for _, other in pairs]
+
+
+def _equal_columns(catalyst: Catalyst, one: Key, other: Key) -> Iterator[tuple[Expression, Expression]]:
+    pairs = list(zip(one.columns(), other.columns(), strict=True))
+    if str(one.expression.dataType().typeName()) != "struct":
+        yield from pairs
+        return
+    [(missing, other_missing), *fields] = pairs
+    not_ = catalyst.expressions.Not
+    yield catalyst.only_if(not_(missing), missing), catalyst.only_if(not_(other_missing), other_missing)
+    for ours, theirs in fields:
+        yield from catalyst.comparable(ours, theirs)

@@ -47,10 +47,10 @@ class Relation:
 
 
 class Writer:
-    """Writes a query; `depth` bounds how far it nests."""
+    """Writes a query; `depth` bounds how far it nests. One in `rows_one_in` comparisons is of rows; 0: none is."""
 
-    def __init__(self, draw: st.DrawFn, tables: dict[str, dict[str, str]]) -> None:
-        self._draw, self._tables = draw, tables
+    def __init__(self, draw: st.DrawFn, tables: dict[str, dict[str, str]], rows_one_in: int = 5) -> None:
+        self._draw, self._tables, self._rows_one_in = draw, tables, rows_one_in
         self._names = 0
 
     def query(self, depth: int) -> Relation:
@@ -167,12 +167,22 @@ class Writer:
         fit = [(mine, other) for mine, other in pairs if other is not None][:2]
         if not fit:
             return self._distinct_of(left)
-        ours, theirs = (", ".join(each[side][0] for each in fit) for side in (0, 1))
         kind = self._one_of(SETS)
+        if self._rows_one_in and self._chance(self._rows_one_in):
+            return self._combined_rows(left, right, kind, [(mine[0], other[0], mine[1]) for mine, other in fit])
+        ours, theirs = (", ".join(each[side][0] for each in fit) for side in (0, 1))
         names = [(self._name(), mine[1]) for mine, _ in fit]
         renamed = ", ".join(f"{mine[0]} AS {name}" for (mine, _), (name, _) in zip(fit, names, strict=True))
         whole = f"(SELECT {ours} FROM {left}) {kind} (SELECT {theirs} FROM {right})"
         return Relation(f"SELECT {renamed} FROM ({whole})", tuple(names))
+
+    def _combined_rows(
+        self, left: Relation, right: Relation, kind: str, pairs: Sequence[tuple[str, str, str]]
+    ) -> Relation:
+        ours, theirs = self._rows(pairs)
+        both, name = self._name(), self._name()
+        whole = f"(SELECT {ours} AS {both} FROM {left}) {kind} (SELECT {theirs} AS {both} FROM {right})"
+        return Relation(f"SELECT CAST({both} AS STRING) AS {name} FROM ({whole})", ((name, "string"),))
 
     def _distinct(self, depth: int) -> Relation:
         return self._distinct_of(self.query(depth))
@@ -234,6 +244,7 @@ class Writer:
         if condition is None:
             return None
         mine, theirs = condition.split(" = ")
+        mine, theirs = (f"struct{each}" if each.startswith("(") else each for each in (mine, theirs))
         no = self._one_of(["", "NOT "])
         if self._chance():
             return f"{mine} {no}IN (SELECT {theirs} FROM {other})"
@@ -349,12 +360,30 @@ class Writer:
         return self._one_of([*calls, *([(f"sum({name})", type_)] if type_ in SUMMED else [])])
 
     def _equal(self, ours: Sequence[Column], theirs: Sequence[Column]) -> str | None:
-        """`a = b` of two columns of one type; None: there are none."""
-        pairs = [(mine, other) for mine, type_ in ours for other, kind in theirs if kind == type_]
+        """`a = b` of two columns of one type, or of rows of such; None: there are none."""
+        pairs = [(mine, other, kind) for mine, type_ in ours for other, kind in theirs if kind == type_]
         if not pairs:
             return None
-        mine, other = self._one_of(pairs)
+        if self._rows_one_in and self._chance(self._rows_one_in):
+            return " = ".join(self._rows([self._one_of(pairs) for _ in range(self._number(1, 2))]))
+        mine, other, _ = self._one_of(pairs)
         return f"{mine} = {other}"
+
+    def _rows(self, pairs: Sequence[tuple[str, str, str]]) -> tuple[str, str]:
+        """A row for each side, whose fields may be null on both sides, on one of them or on none."""
+        kinds = [self._one_of([kind, "boolean"]) for *_, kind in pairs]
+        ours, theirs = (
+            [self._field(pair[side], pair[2], kind) for pair, kind in zip(pairs, kinds, strict=True)] for side in (0, 1)
+        )
+        wrap = self._one_of(["struct({})", "({}, 1)", "struct(struct({}) AS f)"])
+        return wrap.format(", ".join(ours)), wrap.format(", ".join(theirs))
+
+    def _field(self, name: str, type_: str, kind: str) -> str:
+        """A value of a kind, made of a column of a type."""
+        literal = self._one_of(LITERALS[kind])
+        of_kind = [name, f"coalesce({name}, {literal})"] if type_ == kind else []
+        of_any = [f"isnull({name})", f"isnotnull({name})"] if kind == "boolean" else []
+        return self._one_of([literal, *of_kind, *of_any])
 
     def _order(self, columns: Sequence[Column]) -> str:
         """All of these columns, in some order."""
@@ -384,6 +413,13 @@ class Writer:
 
 def _partition(keys: Sequence[Column]) -> str:
     return f"PARTITION BY {keys[0][0]} " if keys else ""
+
+
+@st.composite
+def comparisons_of_rows(draw: st.DrawFn, tables: dict[str, dict[str, str]]) -> str:
+    """A query that compares rows: a join, a set operation, or one with a subquery."""
+    writer = Writer(draw, tables, rows_one_in=1)
+    return draw(st.sampled_from([writer._joined, writer._combined, writer._in_subquery]))(draw(st.integers(0, 1))).sql
 
 
 @st.composite
