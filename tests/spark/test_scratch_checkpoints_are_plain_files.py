@@ -53,9 +53,17 @@ def test_a_checkpoint_has_no_checksums(stream: StreamUnderTest, counts: Any, wri
 
 
 def test_the_class_is_compiled_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert open_session(spark).conf.get(FILES) == "dagster_ckpt.PlainFiles"
+    assert open_session(spark).conf.get(FILES) == scratch_files.PLAIN_FILES
     monkeypatch.setattr(scratch_files, "_SOURCE", "this is not Java")
-    assert open_session(spark).conf.get(FILES) == "dagster_ckpt.PlainFiles"
+    assert open_session(spark).conf.get(FILES) == scratch_files.PLAIN_FILES
+
+
+def test_nothing_is_added_to_the_class_path(spark: SparkSession) -> None:
+    """Not even a folder that is deleted at once: in a shared one, any local user could make it again."""
+    open_session(spark)
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    assert [url.toString() for url in loader.getURLs()] == []
 
 
 def test_without_it_a_stream_runs_with_sparks_own(
@@ -66,12 +74,12 @@ def test_without_it_a_stream_runs_with_sparks_own(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def refused(*_: object) -> None:
-        raise Py4JError("Method addURL([class java.net.URL]) does not exist")
+        raise Py4JError("Method privateLookupIn([]) does not exist")
 
-    monkeypatch.setattr(scratch_files, "_has", lambda *_: False)
-    monkeypatch.setattr(scratch_files, "_compile", refused)
+    monkeypatch.setattr(scratch_files, "_is_defined", lambda *_: False)
+    monkeypatch.setattr(scratch_files, "_define", refused)
     with caplog.at_level(logging.INFO, scratch_files.__name__):
         stream.run(counts)
-    assert "addURL" in caplog.text
+    assert "privateLookupIn" in caplog.text
     assert stream.rows() == [{"k": "a", "n": 3}, {"k": "b", "n": 3}]
     assert [file for file in written if file.endswith(".crc")]

@@ -6,9 +6,7 @@ of this process, and ends with the query.
 """
 
 import logging
-import tempfile
-from pathlib import Path
-from typing import Any
+import threading
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -17,8 +15,8 @@ from dagster_ckpt.runtime.spark.jvm import java_class
 
 _LOG = logging.getLogger(__name__)
 
-SPARKS_OWN = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-_PACKAGE, _NAME = "dagster_ckpt", "PlainFiles"
+_PACKAGE, _NAME = "org.apache.spark.sql.execution.streaming.checkpointing", "DagsterCkptPlainFiles"
+SPARKS_OWN = f"{_PACKAGE}.FileSystemBasedCheckpointFileManager"
 PLAIN_FILES = f"{_PACKAGE}.{_NAME}"
 _SOURCE = f"""
 package {_PACKAGE};
@@ -37,37 +35,41 @@ public final class {_NAME} extends {SPARKS_OWN} {{
 """
 
 
+_DEFINING = threading.Lock()
+
+
 def scratch_files(session: SparkSession) -> str:
     """The class to write scratch checkpoints with, for `spark.sql.streaming.checkpointFileManagerClass`.
 
     It is compiled once in a JVM. Where that JVM takes no new classes, it is Spark's own for plain renames.
     """
     try:
-        loader = java_class(session, "java.lang.Thread").currentThread().getContextClassLoader()
-        if not _has(session, loader):
-            _compile(session, loader)
+        with _DEFINING:
+            if not _is_defined(session):
+                _define(session)
     except Py4JError as error:
         _LOG.info("epochs take some 25 ms longer, since Spark's JVM takes no class of ours: %s", error)
         return SPARKS_OWN
     return PLAIN_FILES
 
 
-def _has(session: SparkSession, loader: Any) -> bool:
+def _is_defined(session: SparkSession) -> bool:
     try:
-        java_class(session, "java.lang.Class").forName(PLAIN_FILES, True, loader)
+        java_class(session, "org.apache.spark.util.Utils").classForName(PLAIN_FILES, True, False)
     except Py4JError:
         return False
     return True
 
 
-def _compile(session: SparkSession, loader: Any) -> None:
+def _define(session: SparkSession) -> None:
+    """Give the JVM the class as bytes, by a lookup in Spark's package.
+
+    Never by a folder or a jar on its class path: any user who can write there, or make again what was deleted there,
+    runs code in the JVM.
+    """
+    spark_class = java_class(session, "org.apache.spark.util.Utils").classForName(SPARKS_OWN, True, False)
     compiler = java_class(session, "org.codehaus.janino.SimpleCompiler")()
-    compiler.setParentClassLoader(loader)
+    compiler.setParentClassLoader(spark_class.getClassLoader())
     compiler.cook(_SOURCE)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, *PLAIN_FILES.split(".")).with_suffix(".class")
-        file.parent.mkdir(parents=True)
-        file.write_bytes(compiler.getBytecodes().get(PLAIN_FILES))
-        loader.addURL(java_class(session, "java.io.File")(folder).toURI().toURL())
-        if not _has(session, loader):  # which reads it
-            raise Py4JError(f"{PLAIN_FILES} was compiled and is not found")
+    handles = java_class(session, "java.lang.invoke.MethodHandles")
+    handles.privateLookupIn(spark_class, handles.lookup()).defineClass(compiler.getBytecodes().get(PLAIN_FILES))
