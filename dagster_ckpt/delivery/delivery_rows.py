@@ -133,7 +133,8 @@ class DeliveryRows:
             except NothingFollowsError:
                 return False
             # As it is now: a sleeper may have taken the number of one before it, which had been freed.
-            return all(self.chain.find(each.version) == each for each in first)
+            there = (self.chain.find(each.version) for each in first)
+            return all(now is not None and now.nonce == each.nonce for now, each in zip(there, first, strict=True))
         newest, version = self.log.newest(), step.shown.version
         if newest.uuid == step.shown.uuid and version in {newest.version, *(each.version for each in newest.retained)}:
             return True

@@ -1,11 +1,11 @@
-"""One of several readers' part of a table, and what of a manifest such a reader needs."""
+"""One of several readers' part of a table."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from dagster_ckpt.hash_range import HashRange, shard_range
-from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, Manifest
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,3 @@ class Share:
             for ref, end in zip(refs, ends, strict=True)
             if (2 * end - ref.bytes) * self.of // (2 * ends[-1]) == self.number
         ]
-
-
-def table_alone(manifest: Manifest) -> Manifest:
-    """What a task needs of a manifest to read its table. It is sent to every task."""
-    return replace(manifest, changes=(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=())
-
-
-def changes_alone(manifest: Manifest) -> Manifest:
-    """What a task needs of a manifest to read its change log."""
-    return replace(table_alone(manifest), changes=manifest.changes, runs={}, files=IndexedList())

@@ -3,6 +3,8 @@
 The collector deletes a file whose reference is missing here, so a property test walks the manifest's fields and
 compares. Index objects list further files (`FILES_INDEX`) or what a source has seen (`SEEN_INDEX`): the list has these
 objects, but not their entries.
+
+Also what a reader needs of a manifest, without the references that it has no use for.
 """
 
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from dagster_ckpt.ids import StreamUuid
-from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexRef, Manifest, RunRef
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef, Manifest, RunRef
 
 
 class Role(Enum):
@@ -50,3 +52,13 @@ def ancestors_named(manifest: Manifest) -> set[StreamUuid]:
     named = {run.ancestor for run in runs_of(manifest)}  # thousands of runs, in each commit
     named |= {ref.ancestor for _, ref in references(replace(manifest, runs={}))}
     return {ancestor for ancestor in named if ancestor is not None}
+
+
+def table_alone(manifest: Manifest) -> Manifest:
+    """What a task needs of a manifest to read its table. It is sent to every task."""
+    return replace(manifest, changes=(), sources=(), consumed=(), retained=(), abandoned=(), rollbacks=())
+
+
+def changes_alone(manifest: Manifest) -> Manifest:
+    """What a task needs of a manifest to read its change log."""
+    return replace(table_alone(manifest), changes=manifest.changes, runs={}, files=IndexedList())

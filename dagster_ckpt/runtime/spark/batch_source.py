@@ -19,6 +19,7 @@ from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, parts_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.manifest.references import changes_alone, table_alone
 from dagster_ckpt.protocol.transitions.renamed_columns import named_as
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.unseen_store import host_named
@@ -26,7 +27,6 @@ from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress, options_for
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.tables import Share, raw_changes, table_rows
-from dagster_ckpt.tables.share import changes_alone, table_alone
 
 BYTES_A_TASK = 32 << 20
 """About how much of a change log one task reads, unless `numPartitions` sets the number of tasks."""

@@ -38,7 +38,6 @@ from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.holders.pins import find_pin
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
-from dagster_ckpt.tables.share import changes_alone
 
 _EPOCHS_MAX = 2**31 - 1
 
@@ -119,7 +118,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         newest = self._log.newest()
         epochs = [named_as(each, newest) for each in self._log.behind(newest, after, until=until.epoch)]
         self._check_planned(after, [*epochs, newest])
-        changed = tuple(changes_alone(manifest) for manifest in epochs if manifest.changes)
+        changed = tuple(manifest for manifest in epochs if manifest.changes)
         return [LogShare(changed, Share(task, tasks)) for task in range(tasks)] if changed else []
 
     # ---- in Spark's workers

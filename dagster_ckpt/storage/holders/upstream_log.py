@@ -8,11 +8,14 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition, may_follow, trouble
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
+from dagster_ckpt.protocol.manifest.references import changes_alone
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.pins import find_pin
 
-_KEPT = 1_000
+_EPOCHS_KEPT = 1_000
+_REFS_KEPT = 20_000
+"""References to files of the change log, in all epochs that are kept: about 4 MB."""
 
 
 class NothingFollowsError(Exception):
@@ -47,7 +50,8 @@ _LOOK_EVERY_MS = 500
 class UpstreamLog:
     """A stream that another one follows. `stream` is its name, `chain` its manifests.
 
-    Every call reads the store, and may raise `StoreUnavailableError` and `CorruptStateError`. Manifests are cached.
+    Every call reads the store, and may raise `StoreUnavailableError` and `CorruptStateError`. What a reader needs of a
+    manifest is cached: a manifest that is returned for an epoch has neither its state nor the stream's past.
     """
 
     def __init__(self, chain: ManifestChain, stream: str) -> None:
@@ -55,6 +59,7 @@ class UpstreamLog:
         self._stream = stream
         self._newest: Manifest | None = None
         self._read: dict[Version, Manifest] = {}
+        self._refs_kept = 0
 
     def newest(self) -> Manifest:
         """The stream's newest manifest. Raises `InvalidPipelineError` if the stream was never opened."""
@@ -170,12 +175,17 @@ class UpstreamLog:
             raise NothingFollowsError(why, at)
 
     def _manifest(self, version: Version) -> Manifest | None:
-        """The manifest of that version in the stream's lineage; None if it was removed."""
+        """What a reader needs of the manifest of that version in the stream's lineage; None if it was removed."""
         if version not in self._read:
             manifest = self._chain.find(version)
             if manifest is None:
                 return None
-            if len(self._read) >= _KEPT:
-                del self._read[min(self._read)]
-            self._read[version] = manifest
+            self._keep(version, changes_alone(manifest))
         return self._read[version]
+
+    def _keep(self, version: Version, manifest: Manifest) -> None:
+        self._read[version] = manifest
+        self._refs_kept += len(manifest.changes)
+        while len(self._read) > 1 and (len(self._read) > _EPOCHS_KEPT or self._refs_kept > _REFS_KEPT):
+            oldest = min(self._read.keys() - {version})
+            self._refs_kept -= len(self._read.pop(oldest).changes)

@@ -1,5 +1,7 @@
 """The epochs of a stream as one that follows it sees them."""
 
+import gc
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -8,7 +10,8 @@ import pytest
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, StreamUuid, Version
 from dagster_ckpt.protocol.epochs.upstream import Trouble, UpstreamPosition
-from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.manifest.codec import encode_manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, RunRef
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
@@ -16,6 +19,7 @@ from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.worlds.clock import StillClock
+from tests.worlds.manifests import a_change, a_run
 from tests.worlds.streams import a_store, an_edit, an_opening
 
 
@@ -161,6 +165,32 @@ def test_what_was_read_once_is_not_read_again(up: Upstream) -> None:
     assert len(log.following(up.at(0), 9)) == 3
     up.store.delete(manifest_name(Version(2)))
     assert [manifest.epoch for manifest in log.following(up.at(1), 9)] == [2, 3, 4]
+
+
+def test_a_reader_keeps_little_of_many_large_manifests(up: Upstream) -> None:
+    shards, epochs = range(512), 60
+    newest = replace(up.writer.manifest, kind=ManifestKind.EPOCH, shards=len(shards))
+    runs: dict[str, tuple[tuple[RunRef, ...], ...]] = {
+        "total": tuple((a_run(1, 2, shard, len(shards)),) * 8 for shard in shards)
+    }
+    for number, version in enumerate(map(Version, range(2, 2 + epochs))):
+        changes = tuple(a_change(1, version, shard) for shard in shards)
+        statistics = replace(newest.statistics, total_epochs=number + 1)
+        newest = replace(newest, version=version, epoch=Epoch(version), changes=changes, statistics=statistics)
+        with_state = newest if number % 10 else replace(newest, runs=runs)
+        up.store.put_if_absent(manifest_name(version), encode_manifest(with_state))
+    log = up.log
+    tracemalloc.start()
+    try:
+        assert len(log.following(up.at(0), epochs)) == epochs
+        gc.collect()
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 7_000_000
+    for version in map(Version, range(epochs - 5, epochs)):
+        up.store.delete(manifest_name(version))
+    assert len(log.following(up.at(epochs - 6), 9)) == 7, "the newest are those that are kept"
 
 
 def test_a_stream_created_again_during_a_read_returns_nothing(up: Upstream) -> None:
