@@ -49,14 +49,15 @@ class CheckpointDeclinedError(CheckpointError):
 
 @contextmanager
 def naming(**names: str) -> Iterator[None]:
-    """Within it an `InvalidPipelineError` ends in these names too: in `, asset=flights` for `asset="flights"`.
+    """Within it an `InvalidPipelineError` has these names too: it ends in `, asset=flights` for `asset="flights"`.
 
     The code that raises it need not know whose fault it is.
     """
     try:
         yield
     except InvalidPipelineError as error:
-        more = "".join(f", {what}={name}" for what, name in names.items() if name)
+        pairs = (f"{what}={name}" for what, name in names.items() if name)
+        more = "".join(f", {pair}" for pair in pairs if f"{pair}," not in f"{error},")
         # In its place, not caused by it: a reader of the innermost error alone, as Dagster is, must see all.
         raise InvalidPipelineError(f"{error}{more}").with_traceback(error.__traceback__) from error.__cause__
 

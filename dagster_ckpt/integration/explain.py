@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.streaming_function import of_asset
@@ -61,16 +61,20 @@ def explain(
     with tempfile.TemporaryDirectory(prefix="dagster-ckpt-explain-") as folder:
         session = _WithoutRows.beside(open_session(spark or local_session()), Path(folder), schemas or {})
         tables = _Tables(session, keys or {}, store, _streams_read_by(asset))
-        stream = called(_function_of(asset), session, arguments or {}, tables)
+        function = _function_of(asset)
+        name = stream_name_of(asset.key) if isinstance(asset, dg.AssetsDefinition) else function.__name__
+        with naming(asset=name):
+            stream = called(name, function, session, arguments or {}, tables)
         if unread := set(schemas or {}) - session.made.keys():
             raise InvalidPipelineError(
                 f"the asset has no declared source and no upstream of this name. names={sorted(unread)}"
             )
-        pipeline = planned("explain", stream).dataflow.pipeline
+        pipeline = planned(name, stream).dataflow.pipeline
         named = {f"file:{path}": source for path, source in session.made.values()}  # as Spark spells it
-        return explained(
+        found = explained(
             replace(_named(pipeline, named), before=tuple(_named(each, named) for each in pipeline.before))
         )
+        return replace(found, ignored_watermarks=stream.all_ignored_watermarks)
 
 
 class _WithoutRows(NoMaxFileAgeSession):

@@ -62,14 +62,15 @@ def run_batches(
     with tempfile.TemporaryDirectory(prefix="dagster-ckpt-test-") as folder:
         root = Path(folder)
         session = _BatchSession.beside(open_session(spark or local_session()), _dropped(root, batches))
-        stream = called(_function_of(asset), session, arguments or {}, _Tables(session, keys or {}))
+        function = _function_of(asset)
+        stream = called(function.__name__, function, session, arguments or {}, _Tables(session, keys or {}))
         if session.unread:
             raise InvalidPipelineError(
                 f"the asset has no declared source and no upstream of this name. names={sorted(session.unread)}"
             )
         address = StoreAddress((root / "store").as_uri())
         job = StreamJob(
-            asset=_NAME,
+            asset=function.__name__,
             stream=stream,
             address=address,
             folder=_NAME,

@@ -301,7 +301,9 @@ def _workload(step: StreamStep, config: dg.Config | None, resources: Mapping[str
     stream = _stream(step, config, resources)
     upstream_keys = _upstream_keys(step, stream)
     work = work_of_inputs(stream) if any(upstream_keys) else ()
-    return Workload(partial(run_stream, _job(step, stream)), upstream_keys, work)
+    ignored = stream.all_ignored_watermarks
+    metadata: Metadata = {"ignored_watermarks": dg.MetadataValue.text("; ".join(ignored))} if ignored else {}
+    return Workload(partial(run_stream, _job(step, stream)), upstream_keys, work, metadata)
 
 
 def _stream(
@@ -346,7 +348,9 @@ def _work(
     step: StreamStep, workload: Workload, inputs: Metadata, on_open: Callable[[], None]
 ) -> dg.MaterializeResult[Any]:
     context = step.context
-    table = replace(_table(step), upstreams=workload.upstream_keys, work=workload.work, inputs=inputs)
+    table = replace(
+        _table(step), upstreams=workload.upstream_keys, work=workload.work, inputs=inputs | workload.metadata
+    )
     recoveries = Recoveries.of_stream(context.instance, step.stream_name, step.clock)
     event_log = EventLog(
         step.key,

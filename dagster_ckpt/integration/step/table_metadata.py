@@ -42,7 +42,8 @@ class TableMetadata:
 
     `place` is the folder of the stream in its store, or the table that a delivery writes. `upstreams` has for each
     input of the stream the asset whose table it reads, None for any other input, and `work` what Spark does with the
-    rows before each input of each step. `inputs` are the data versions of the ordinary assets that the stream joins.
+    rows before each input of each step. `inputs` are the data versions of the ordinary assets that the stream joins,
+    and what else is known of what it reads.
     `descriptions` are those of columns, by their names.
     """
 

@@ -1,7 +1,7 @@
 """What a step runs once it is its turn: a stream of the user's, or a delivery of another stream."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import dagster as dg
@@ -13,6 +13,7 @@ from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, uri_of
 from dagster_ckpt.integration.declared.run_config import RunChoice
 from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions
+from dagster_ckpt.integration.step.epoch_metadata import Metadata
 from dagster_ckpt.integration.step.table_metadata import Place
 from dagster_ckpt.operators.column_lineage import Work
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
@@ -25,12 +26,13 @@ from dagster_ckpt.storage.writer.opening import Opening
 class Workload:
     """`run` runs it to its end, `upstream_keys` has for each input the asset that it reads (None: no stream).
 
-    `work` is what Spark does with the rows before each input of each step.
+    `work` is what Spark does with the rows before each input of each step, `metadata` what else each event shows.
     """
 
     run: Callable[[JobHooks, Clock], JobResult]
     upstream_keys: tuple[dg.AssetKey | None, ...]
     work: tuple[tuple[Work, ...], ...]
+    metadata: Metadata = field(default_factory=dict)
 
 
 class DeliveryStep(Protocol):

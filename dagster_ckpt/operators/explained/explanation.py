@@ -131,9 +131,13 @@ class ExplainedStep:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The steps of a stream in the order of its dataflow. `str()` is the text of all."""
+    """The steps of a stream in the order of its dataflow. `str()` is the text of all.
+
+    `ignored_watermarks` are those in a query, each as its column and its delay: they let nothing go.
+    """
 
     steps: tuple[ExplainedStep, ...]
+    ignored_watermarks: tuple[str, ...] = ()
 
     @property
     def grows(self) -> bool:
@@ -141,7 +145,8 @@ class Explanation:
         return any(step.limit is not None and step.limit.bound.grows for step in self.steps)
 
     def __str__(self) -> str:
-        return "\n\n".join("\n".join(_text_of(step)) for step in self.steps)
+        ignored = [f"withWatermark({each}) in the query lets no state go" for each in self.ignored_watermarks]
+        return "\n\n".join(["\n".join(_text_of(step)) for step in self.steps] + ignored)
 
     def __repr__(self) -> str:
         return str(self)

@@ -1,5 +1,6 @@
 """From the user's `Stream` to a checked operator, before anything runs."""
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,9 @@ _INSTEAD = {
     "time": "CAST({column} AS STRING), which keeps the order, or the microseconds of the day as a BIGINT",
 }
 """Spark types that Arrow maps to other types, or that do not survive the way back, and what to select instead."""
+
+_WATERMARK = "spark.watermarkDelayMs"
+"""What Spark adds to a column by `withWatermark`."""
 
 COLUMNS_MAX = 4_000
 """So many columns may a stream read of all its inputs, and keep in its table; each within a nested column is one."""
@@ -164,7 +168,7 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
     Every column, and every field within one, is nullable: Spark's nullability can change, and does not hold in a null.
     """
     fields = []
-    for field in schema.fields:
+    for field in _without_watermarks(schema).fields:
         if (name := _unsupported(field.dataType)) is not None:
             raise InvalidPipelineError(
                 f"a stream has no {name.upper()} columns, nor such values within others: select "
@@ -184,6 +188,16 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
             )
         fields.append(arrow.with_nullable(True))
     return all_nullable_within(pa.schema(fields))
+
+
+def _without_watermarks(schema: StructType) -> StructType:
+    """The columns without the delays that Spark keeps with them, at any depth: another delay makes no other column."""
+    text = schema.json()
+    if _WATERMARK not in text:
+        return schema
+    return StructType.fromJson(
+        json.loads(text, object_hook=lambda each: {name: each[name] for name in each if name != _WATERMARK})
+    )
 
 
 def check_initial(asset: str, frame: DataFrame, initial: object) -> None:

@@ -88,6 +88,7 @@ class Stream:
 
     Of a query, `columns` are the table's columns, each with the name that it has in the step's output, where these
     differ; and `work` is the text of what Spark does with the rows of a source or of a step that only appends.
+    `ignored_watermarks` are the watermarks in it, each as column and delay, which let nothing go.
     """
 
     frame: "DataFrame"
@@ -100,6 +101,7 @@ class Stream:
     columns: tuple[tuple[str, str], ...] = ()
     work: str = ""
     initial: "DataFrame | None" = None
+    ignored_watermarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.earlier is not None or self.upstream is not None or self.step is not None or self.work:
@@ -114,6 +116,7 @@ class Stream:
             rows = rows_of(query)
             for name in ("frame", "upstream", "earlier", "work"):
                 object.__setattr__(self, name, getattr(rows, name))
+            object.__setattr__(self, "ignored_watermarks", query.ignored_watermarks)
 
     @property
     def steps(self) -> tuple["Stream", ...]:
@@ -131,6 +134,12 @@ class Stream:
     def inputs(self) -> tuple["Stream", ...]:
         """The streams that the stateful step reads; this one is the first."""
         return (self, *(self.step.others if self.step else ()))
+
+    @property
+    def all_ignored_watermarks(self) -> tuple[str, ...]:
+        """Those of all queries that the stream is made of, each once."""
+        streams = (each for step in self.steps for each in (step, *step.inputs))
+        return tuple(dict.fromkeys(text for each in streams for text in each.ignored_watermarks))
 
     @property
     def flushes(self) -> bool:

@@ -36,6 +36,11 @@ from dagster_ckpt.storage.writer.opening import shown_by
 
 _LOG = logging.getLogger(__name__)
 
+IGNORED_WATERMARK = (
+    "withWatermark in a query lets no state go: its table is right however late a row comes, and its state grows; "
+    "where it must not, write the step with Stream(...).with_watermark(...)"
+)
+
 
 @dataclass(frozen=True)
 class CheckedStream:
@@ -80,6 +85,8 @@ def check_stream(job: StreamJob) -> CheckedStream:
     with naming(asset=job.asset):
         check_reach(job.address.url, job.address.options, str(session.sparkContext.master))
     checked = _planned(job.asset, running, plans)
+    for each in running.all_ignored_watermarks:
+        _LOG.warning("%s. stream=%s, watermark=%s", IGNORED_WATERMARK, job.asset, each)
     _check_plan(job, checked)
     return checked
 

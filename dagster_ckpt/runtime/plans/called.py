@@ -14,8 +14,6 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.returned import stream_returned
 from dagster_ckpt.runtime.spark.session import NEEDED, announce_settings
 
-_NAME = "stream"
-
 
 class Upstreams(Protocol):
     """What the parameters that are upstreams get, by their names."""
@@ -30,9 +28,15 @@ class Upstreams(Protocol):
 
 
 def called(
-    function: Callable[..., object], session: SparkSession, arguments: Mapping[str, object], upstreams: Upstreams
+    asset: str,
+    function: Callable[..., object],
+    session: SparkSession,
+    arguments: Mapping[str, object],
+    upstreams: Upstreams,
 ) -> Stream:
     """What a streaming function returns, as a stream. `arguments` are those of parameters without another meaning.
+
+    `asset` is the name in errors.
 
     Raises `InvalidPipelineError` for a parameter without an argument, and for what is no stream.
     """
@@ -49,7 +53,7 @@ def called(
             given[name] = upstreams.stream(name)
         elif parameter.default is inspect.Parameter.empty:
             raise InvalidPipelineError(f"the asset has another parameter: give it in arguments=. parameter={name}")
-    return stream_returned(_NAME, function(**given), session, given)
+    return stream_returned(asset, function(**given), session, given)
 
 
 def stream_of_rows(name: str, frame: DataFrame, keys: Sequence[str] | None) -> Stream:

@@ -156,6 +156,13 @@ class Catalyst:
         """The expressions of a node, and those within them."""
         return (part for each in each_of(node.expressions()) for part in nodes(each))
 
+    def watermarks_of(self, plan: Node) -> tuple[str, ...]:
+        """The watermarks in a plan, each as its column and its delay."""
+        if not self.has_any(plan, "EVENT_TIME_WATERMARK"):
+            return ()
+        found = (each for each in self.with_subqueries(plan) if self.kind(each) == "EventTimeWatermark")
+        return tuple(dict.fromkeys(f"{each.eventTime().name()}, {each.delay().toString()}" for each in found))
+
     def analysed(self, frame: DataFrame) -> Node:
         """The plan of a DataFrame, resolved."""
         return plan_of(frame)

@@ -6,6 +6,7 @@ equals another one is one step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -77,12 +78,13 @@ def _stream_of_plan(catalyst: Catalyst, plan: Node) -> Stream:
     with located(catalyst, plan):
         check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)
+    watermarks = catalyst.watermarks_of(plan)
     plan = without_scalar_subqueries(catalyst, catalyst.rewritten(plan))
     if not plan.isStreaming():
         raise InvalidPipelineError(
             "the query reads no stream, so its table would never change: read one, or make it an ordinary asset"
         )
-    return Compiler(catalyst, plan).part(plan).table(names)
+    return replace(Compiler(catalyst, plan).part(plan).table(names), ignored_watermarks=watermarks)
 
 
 def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:

@@ -12,6 +12,8 @@ from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 
 _FIELDS_MAX = 100_000
 """Spark shortens lists of more items in its texts."""
+_DELAY = r"(?:-T\d+ms)?"
+"""Behind a column with a watermark Spark has its delay, which nothing that is kept depends on."""
 
 
 def text_of(catalyst: Catalyst, plan: Node) -> str:
@@ -57,4 +59,4 @@ def _labelled(text: str, names: dict[int, str], of_leaves: dict[int, str]) -> st
         number = int(match.group(1).rpartition("#")[2])
         return labels.setdefault(number, f"_{len(labels) - len(of_leaves) + 1}")
 
-    return re.sub(f"({pattern})(?![0-9])L?", label, text)
+    return re.sub(f"({pattern})(?![0-9])L?{_DELAY}", label, text)
