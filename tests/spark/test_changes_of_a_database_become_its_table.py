@@ -14,7 +14,16 @@ from pyspark.sql import functions as F
 from dagster_ckpt import agg, changes_from
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.operators.rows.changes_from import KIND, NO_ROW, OUTDATED, PUT, REPEATED, TRUNCATE, UNREADABLE
+from dagster_ckpt.operators.rows.changes_from import (
+    KIND,
+    NO_ROW,
+    OUTDATED,
+    PUT,
+    REPEATED,
+    TRUNCATE,
+    UNORDERED,
+    UNREADABLE,
+)
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
@@ -305,12 +314,72 @@ def test_events_that_cannot_be_applied_are_recognized(spark: SparkSession, sourc
         (event("u", 5, None, {"Id": 1}), (PUT, None, 5)),
         (event("u", None, None, customer(1, "Ada")), (PUT, 1, None)),
         (event("m", 5), ("m", None, 5)),
+        (event("c", None, None, customer(1, "Ada"), file="CommitLog-7-16.log", pos=4), (UNORDERED, 1, None)),
+        (event("c", None, None, customer(1, "Ada"), scn="a/b"), (UNORDERED, 1, None)),
     ]
     source.records(*(value for value, _ in values))
     records = spark.read.schema(RECORDS).parquet(str(source.inbox))
     frame = changes_from(records, "debezium", schema=CUSTOMERS, key="id").frame
     found = frame.orderBy("_offset").select(KIND, "id", "_source_lsn").collect()
     assert [tuple(row) for row in found] == [row for _, row in values]
+
+
+DIGITS = "00000027:00000758:000"
+IN_ORDER: dict[str, tuple[dict[str, Any], list[Row]]] = {
+    "MySQL": (
+        {},
+        [
+            {"file": "", "pos": 0},
+            {"file": "mysql-bin.999999", "pos": 4000, "row": 0},
+            {"file": "mysql-bin.1000000", "pos": 150, "row": 9},
+            {"file": "mysql-bin.1000000", "pos": 150, "row": 10},
+            {"file": "mysql-bin.1000000", "pos": 1500, "row": 0},
+        ],
+    ),
+    "Oracle": ({}, [{"scn": "999"}, {"scn": "1000"}, {"scn": str(2**62)}]),
+    "PostgreSQL": ({}, [{"lsn": 999}, {"lsn": 1000}]),
+    "SQL Server": (
+        {},
+        [
+            {"commit_lsn": f"{DIGITS}9", "change_lsn": f"{DIGITS}8", "event_serial_no": 9},
+            {"commit_lsn": f"{DIGITS}9", "change_lsn": f"{DIGITS}8", "event_serial_no": 10},
+            {"commit_lsn": f"{DIGITS}a", "change_lsn": f"{DIGITS}7", "event_serial_no": 1},
+        ],
+    ),
+    "MariaDB after a failover": (
+        {"sequence": "source.gtid"},
+        [{"gtid": "0-1-999", "file": "m.000900", "pos": 9}, {"gtid": "0-2-1000", "file": "n.000002", "pos": 4}],
+    ),
+    "a server of an era of the user's": (
+        {"sequence": ["partition", "source.file", "source.pos"]},
+        [{"era": 0, "file": "m.000900", "pos": 9}, {"era": 1, "file": "n.000002", "pos": 4}],
+    ),
+}
+
+
+@pytest.mark.parametrize("connector", IN_ORDER)
+def test_the_positions_of_each_connector_are_in_its_order(spark: SparkSession, source: Source, connector: str) -> None:
+    options, positions = IN_ORDER[connector]
+    sources = [{"lsn": None, **position} for position in positions]
+    source.records(*(event("c", after=customer(n, "A"), **each) for n, each in enumerate(sources)))
+    records = spark.read.schema(RECORDS).parquet(str(source.inbox))
+    if "era" in positions[0]:
+        records = records.withColumn("partition", F.when(F.col("offset") > 0, 1).otherwise(0))
+    wanted: Any = {"schema": CUSTOMERS, "key": "id", **options}
+    stream = changes_from(records, "debezium", **wanted)
+    marks = stream.frame.select("id", *stream.step.compared).collect()
+    in_order = sorted(marks, key=lambda row: [(value is not None, value) for value in row[1:]])
+    assert [row["id"] for row in in_order] == list(range(len(positions)))
+    assert {row[KIND] for row in stream.frame.select(KIND).collect()} == {PUT}
+
+
+def test_a_change_in_a_later_log_file_of_mysql_is_newer_than_one_in_a_file_with_fewer_digits(
+    stream: StreamUnderTest, source: Source
+) -> None:
+    for file, pos, city in [("mysql-bin.999999", 4000, "Bern"), ("mysql-bin.1000000", 150, "Basel")]:
+        source.records(event("u", None, None, customer(1, city), file=file, pos=pos, row=0))
+    stream.run(source.debezium(), ONCE)
+    assert stream.rows() == [customer(1, "Basel")]
 
 
 def test_a_new_column_needs_a_rollback_and_the_error_names_it(stream: StreamUnderTest, source: Source) -> None:
@@ -331,7 +400,7 @@ def test_a_new_column_needs_a_rollback_and_the_error_names_it(stream: StreamUnde
         ({"schema": CUSTOMERS, "key": []}, r"changes need the key of the table.*key=\(\)"),
         ({"schema": "id, name"}, r"schema has the table's columns with their types.*schema='id, name'"),
         ({"schema": "id long, at struct<x: int>", "exclude": "at.x"}, r"no such column.* column=at\.x, use=exclude"),
-        ({"schema": CUSTOMERS, "sequence": "source.scn"}, r"no such column.* column=scn, use=sequence, columns=lsn"),
+        ({"schema": CUSTOMERS, "sequence": "source.sc"}, r"no such column.* column=sc, use=sequence, columns=lsn"),
         ({"schema": CUSTOMERS, "exclude": "id"}, r"the table has its key.*column=id"),
         ({"schema": f"{CUSTOMERS}, _offset int"}, r"changes_from adds a column of this name.*column=_offset"),
         ({"format": "delta-cdf"}, r"no such column.* column=_change_type"),

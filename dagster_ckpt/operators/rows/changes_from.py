@@ -16,7 +16,7 @@ from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.rows.row_choice import RowChoice
 from dagster_ckpt.operators.shared.accumulators.extremes import End
-from dagster_ckpt.operators.shared.accumulators.value_order import is_orderable
+from dagster_ckpt.operators.shared.accumulators.value_order import has_fixed_width, is_orderable
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.late_rows import DROP
@@ -37,7 +37,7 @@ DELETED_AT = "_deleted_at"
 KIND = "_kind"
 """The input's column that says what a change does: `PUT`, `DELETE`, or why it cannot be applied."""
 PUT, DELETE = "put", "delete"
-TRUNCATE, UNREADABLE, NO_ROW = "truncate", "unreadable", "no row"
+TRUNCATE, UNREADABLE, NO_ROW, UNORDERED = "truncate", "unreadable", "no row", "unordered"
 _REFUSED: Mapping[str | None, str] = {
     TRUNCATE: "the table was truncated at its source, and one event cannot delete the rows of all shards: filter the "
     "event out of the DataFrame, and start over with rollback(0) from a source that begins after it",
@@ -45,6 +45,8 @@ _REFUSED: Mapping[str | None, str] = {
     "DataFrame",
     NO_ROW: "a change comes without its row: have the source send the key with each delete (REPLICA IDENTITY of the "
     "table in PostgreSQL, `before` in Debezium)",
+    UNORDERED: "a change has a position in a form that is not known, so its order is unknown: name columns that order "
+    "changes, sequence=, such as sequence='offset' for the order of the topic",
     None: "a change does not say what it does: fill the column with the operation",
 }
 
@@ -207,7 +209,24 @@ class ChangesFrom:
                 raise InvalidPipelineError(f"{advice}. columns={columns}, {self._position(rows, wrong)}")
         if self.deletes_expire_after_us is not None:
             self._check_times(rows, np.flatnonzero(deletes))
+        self._check_widths(rows.select(self._marks))
         return deletes
+
+    def _check_widths(self, marks: pa.Table) -> None:
+        """Positions that are text have one length: else the text of a number would have another order than the number.
+
+        Raises `InvalidPipelineError` where they do not.
+        """
+        for name, field in zip(marks.column_names, marks.schema, strict=True):
+            if has_fixed_width(field.type):
+                continue
+            lengths = pc.min_max(pc.binary_length(marks.column(name))).as_py()
+            if lengths["min"] != lengths["max"]:
+                raise InvalidPipelineError(
+                    "positions that are text have different lengths, and as text '1000' comes before '999': cast the "
+                    "column to a number or a timestamp, or fill it up to one length. "
+                    f"column={name.removeprefix('_')}, lengths={lengths['min']}, {lengths['max']}"
+                )
 
     def _check_times(self, rows: pa.Table, deletes: Positions) -> None:
         """Each delete has a time, by which its tombstone can expire."""
@@ -241,6 +260,7 @@ class ChangesFrom:
             return newer
         mine = groups.order[rivals]
         marks, olds = take(rows.select(self._marks), mine), take(kept.marks, its_kept[rivals])
+        self._check_widths(stack([marks, olds.select(self._marks)]))
         newer[mine] = wins = self._order.beats(marks, olds.select(self._marks))
         losers = np.flatnonzero(~wins)
         marks, olds = take(marks, losers), take(olds, losers)

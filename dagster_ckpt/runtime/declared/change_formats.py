@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, IntegralType, LongType, StringType, StructField, StructType
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
-from dagster_ckpt.operators.rows.changes_from import DELETE, KIND, NO_ROW, PUT, TRUNCATE, UNREADABLE
+from dagster_ckpt.operators.rows.changes_from import DELETE, KIND, NO_ROW, PUT, TRUNCATE, UNORDERED, UNREADABLE
 
 CHANGED_AT = "_changed_at"
 """The time of a change."""
@@ -35,17 +35,52 @@ _VALUE = "value"
 _UNREADABLE = "_unreadable"
 """Whether the JSON of an event could not be parsed."""
 
+
+def _number(position: Column) -> Column:
+    """A position that is a number, or the text of one; null for anything else."""
+    return position.try_cast("long")
+
+
+def _file_number(file: Column) -> Column:
+    """The number after the last dot of a log file's name: `mysql-bin.1000000` comes after `mysql-bin.999999`."""
+    return F.regexp_extract(file, r"\.([0-9]+)$", 1).try_cast("long")
+
+
+def _transaction_number(gtid: Column) -> Column:
+    """The last number of MariaDB's `domain-server-number`, which all servers of a domain share; null for another."""
+    return F.regexp_extract(gtid, "^[0-9]+-[0-9]+-([0-9]+)$", 1).try_cast("long")
+
+
+def _text(position: Column) -> Column:
+    """A position of fixed width, whose texts have the order of its values."""
+    return position
+
+
+@dataclass(frozen=True)
+class _Position:
+    """A field of Debezium's `source` that has a position: its type in the JSON, and how its values are compared."""
+
+    type: DataType
+    compared: Callable[[Column], Column]
+
+
 _SEQUENCE = {
-    "lsn": LongType(),  # PostgreSQL
-    "file": StringType(),  # MySQL and MariaDB, with pos and row
-    "pos": LongType(),
-    "row": IntegerType(),
-    "commit_lsn": StringType(),  # SQL Server, with the next two
-    "change_lsn": StringType(),
-    "event_serial_no": LongType(),
+    "lsn": _Position(LongType(), _number),  # PostgreSQL
+    "scn": _Position(StringType(), _number),  # Oracle
+    "file": _Position(StringType(), _file_number),  # MySQL and MariaDB, with pos and row
+    "pos": _Position(LongType(), _number),
+    "row": _Position(IntegerType(), _number),
+    "commit_lsn": _Position(StringType(), _text),  # SQL Server and Db2, with the next two
+    "change_lsn": _Position(StringType(), _text),
+    "event_serial_no": _Position(LongType(), _number),
 }
 """Fields of Debezium's `source` that order changes. Each connector fills some of them."""
-_SOURCE = {**_SEQUENCE, "ts_ms": LongType(), "ts_us": LongType(), "ts_ns": LongType()}
+_POSITIONS = {**_SEQUENCE, "gtid": _Position(StringType(), _transaction_number)}
+"""All positions of `source` that are known. `gtid` is for `sequence=` alone: each domain has numbers of its own."""
+_SOURCE = {
+    **{name: position.type for name, position in _POSITIONS.items()},
+    **dict.fromkeys(("ts_ms", "ts_us", "ts_ns"), LongType()),
+}
 """The fields of `source` that are parsed."""
 
 _PUTS = ("c", "create", "i", "insert", "r", "read", "u", "update", "upsert")
@@ -98,7 +133,8 @@ def of_debezium(df: DataFrame, wanted: Wanted) -> ChangeRows:
             "no field of source is known to order changes: name those that do, such as sequence='source.ts_ms'. "
             "sequence=None"
         )
-    marks = {_alias(path): _column(df.schema, path, "sequence") for path in sequence}
+    marks = {_alias(path): _mark(df.schema, path) for path in sequence}
+    unordered = reduce(or_, (_has_no_order(df.schema, path) for path in sequence))
     streamed = F.when(op == "r", 0).otherwise(1).cast("tinyint")
     ties: dict[str, Column] = {}
     if wanted.sequence:
@@ -115,7 +151,8 @@ def of_debezium(df: DataFrame, wanted: Wanted) -> ChangeRows:
     for name in columns:
         if name in (*added, KIND):
             raise InvalidPipelineError(f"changes_from adds a column of this name: rename yours. column={name}")
-    changes = F.explode(_changes(after, columns, wanted.keys, op, unreadable))
+    refused = F.when(unreadable, UNREADABLE).when(unordered, UNORDERED)
+    changes = F.explode(_changes(after, columns, wanted.keys, op, refused))
     frame = df.select(changes.alias("_change"), *(column.alias(name) for name, column in added.items()))
     return ChangeRows(frame.select("_change.*", *map(_quoted, added)), columns, tuple(marks), tuple(ties))
 
@@ -199,13 +236,14 @@ def _row_of(schema: str | StructType) -> StructType:
     return row
 
 
-def _changes(
-    after: StructType, columns: tuple[str, ...], keys: tuple[str, ...], op: Column, unreadable: Column
-) -> Column:
-    """An array of an event's changes of rows: mostly one, two where an update changes the key."""
+def _changes(after: StructType, columns: tuple[str, ...], keys: tuple[str, ...], op: Column, refused: Column) -> Column:
+    """An array of an event's changes of rows: mostly one, two where an update changes the key.
+
+    `refused` says why an event cannot be applied, and is null for the others.
+    """
     no_before, no_after = F.col("before").isNull(), F.col("after").isNull()
     kind = (
-        F.when(unreadable, UNREADABLE)
+        F.when(refused.isNotNull(), refused)
         .when(op.isin("c", "r", "u"), F.when(no_after, NO_ROW).otherwise(PUT))
         .when(op == "d", F.when(no_before, NO_ROW).otherwise(DELETE))
         .when(op == "t", TRUNCATE)
@@ -229,7 +267,26 @@ def _changes(
     its_key = {key: F.when(op == "d", old[key]).otherwise(new[key]) for key in keys}
     one = change(kind, its_key, of_after)
     two = F.array(change(F.lit(DELETE), old, lambda _: F.lit(None)), change(kind, new, of_after))
-    return F.when(moved & ~unreadable, two).otherwise(F.array(one))
+    return F.when(moved & refused.isNull(), two).otherwise(F.array(one))
+
+
+def _mark(schema: StructType, path: str) -> Column:
+    """The column that orders changes by this column or field: of a known position of `source`, in its own order."""
+    position, column = _known_position(path), _column(schema, path, "sequence")
+    return column if position is None else position.compared(column)
+
+
+def _has_no_order(schema: StructType, path: str) -> Column:
+    """Whether a known position has a value that cannot be compared. MySQL's file is empty in some snapshots."""
+    position = _known_position(path)
+    if position is None:
+        return F.lit(False)
+    text = _column(schema, path, "sequence").cast("string")
+    return F.coalesce((text != "") & position.compared(text).isNull(), F.lit(False))
+
+
+def _known_position(path: str) -> _Position | None:
+    return _POSITIONS.get(path.removeprefix("source.")) if path.startswith("source.") else None
 
 
 def _kept(table: StructType, wanted: Wanted) -> tuple[str, ...]:

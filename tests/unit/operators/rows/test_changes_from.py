@@ -5,7 +5,15 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators.rows.changes_from import NO_ROW, OUTDATED, REPEATED, TRUNCATE, UNREADABLE, ChangesFrom
+from dagster_ckpt.operators.rows.changes_from import (
+    NO_ROW,
+    OUTDATED,
+    REPEATED,
+    TRUNCATE,
+    UNORDERED,
+    UNREADABLE,
+    ChangesFrom,
+)
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from tests.unit.operators.keyed_streams import TIME, Row, Stream, in_any_order, replayed
@@ -108,6 +116,27 @@ def test_two_changes_with_one_sequence_are_an_error_that_names_the_key(other: tu
             one.epoch(batch(other))
 
 
+def positions(*values: str | None) -> pa.Table:
+    """Puts of one key, each at a position that is text."""
+    schema = SCHEMA.set(3, pa.field("_lsn", pa.string()))
+    return batch(*(("a", number, "put", value) for number, value in enumerate(values)), schema=schema)
+
+
+WIDTHS = r"as text '1000' comes before '999': cast the column.*column=lsn, lengths=3, 4"
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.binary()])
+def test_positions_that_are_text_have_one_length_within_an_epoch_and_between_epochs(type_: pa.DataType) -> None:
+    schema = SCHEMA.set(3, pa.field("_lsn", type_))
+    one = Stream(operator(schema), distinct=1)
+    one.epoch(positions("0a1", "0b0").cast(schema))
+    one.epoch(positions("0b1").cast(schema))
+    assert one.table() == [row("a", 0)]
+    for wrong in (positions("999", "1000"), positions("1000")):
+        with pytest.raises(InvalidPipelineError, match=WIDTHS):
+            one.epoch(wrong.cast(schema))
+
+
 def test_of_two_old_changes_with_one_sequence_neither_matters() -> None:
     one = stream()
     one.epoch(batch(put("a", 9, 9), put("a", 1, 5), put("a", 2, 5)))
@@ -181,6 +210,7 @@ def test_the_time_of_a_tombstone_never_decreases() -> None:
     [
         (("a", 1, TRUNCATE, 7), r"the table was truncated at its source.*rollback\(0\).*\. lsn=7$"),
         (("a", 1, UNREADABLE, None), r"a record is not a change event with this schema: correct schema="),
+        (("a", 1, UNORDERED, None), r"a position in a form that is not known.*sequence='offset'"),
         (("a", 1, NO_ROW, 7), r"a change comes without its row.*REPLICA IDENTITY.*lsn=7$"),
         (("a", 1, None, 7), r"a change does not say what it does"),
         (("a", 1, "x", 7), r"unknown operation 'x': make it an insert, an update or a delete\. lsn=7$"),
