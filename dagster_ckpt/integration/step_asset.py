@@ -11,6 +11,7 @@ from dagster_ckpt.integration.declared.streaming_function import StreamingFuncti
 from dagster_ckpt.integration.recovery import live_check
 from dagster_ckpt.integration.recovery.crash_loop_check import check_spec
 from dagster_ckpt.integration.recovery.sensor_check import sensor_check_spec
+from dagster_ckpt.integration.step import outdated_changes
 from dagster_ckpt.integration.step.step import run_step
 from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
 
@@ -33,7 +34,12 @@ def step_asset(
     made: dg.AssetsDefinition = dg.multi_asset(
         name=op_name,
         outs={"result": out(made_as)},
-        check_specs=[check_spec(made_as), live_check.check_spec(made_as), sensor_check_spec(made_as)],
+        check_specs=[
+            check_spec(made_as),
+            live_check.check_spec(made_as),
+            outdated_changes.check_spec(made_as),
+            sensor_check_spec(made_as),
+        ],
         **of_op,
     )(_compute(streaming, arguments))
     return StreamingAssetsDefinition.of(made.with_attributes(asset_key_replacements={made_as: key}))

@@ -62,6 +62,10 @@ _COUNTERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+COUNTED_IN_ANY_STEP = changes_from.COUNTERS
+"""Counters that are reported of every step: what was dropped. No other operator has these names."""
+
+
 def from_pipeline(pipeline: Pipeline, code: object = None) -> Operator | AppendOnly:
     """The operator of this pipeline; `IncompatibleStateError` if this release does not know it.
 
@@ -93,8 +97,9 @@ def as_last_step(operator: Operator) -> Operator:
 
 
 def counters_of(pipeline: Pipeline) -> tuple[str, ...]:
-    """The names of the counters of the pipeline's operator."""
-    return _COUNTERS.get(pipeline.operator, ())
+    """The names of the counters of the pipeline's last step, and of changes that an earlier step reads."""
+    earlier = (name for step in pipeline.before if step.operator == changes_from.NAME for name in COUNTED_IN_ANY_STEP)
+    return tuple(dict.fromkeys((*_COUNTERS.get(pipeline.operator, ()), *earlier)))
 
 
 def _read_by(pipeline: Pipeline) -> object:

@@ -367,6 +367,7 @@ def test_the_positions_of_each_connector_are_in_its_order(spark: SparkSession, s
         records = records.withColumn("partition", F.when(F.col("offset") > 0, 1).otherwise(0))
     wanted: Any = {"schema": CUSTOMERS, "key": "id", **options}
     stream = changes_from(records, "debezium", **wanted)
+    assert stream.step is not None
     marks = stream.frame.select("id", *stream.step.compared).collect()
     in_order = sorted(marks, key=lambda row: [(value is not None, value) for value in row[1:]])
     assert [row["id"] for row in in_order] == list(range(len(positions)))
@@ -521,4 +522,5 @@ def test_two_such_tables_are_joined_totalled_and_ranked_in_one_stream(
     assert found == [sorted(rows, key=repr) for rows in expected]
     assert len(set(map(repr, expected))) == 4
     assert len(stream.epochs[-1].manifest.pipeline.steps) == 5
+    assert sum(epoch.counters[REPEATED] for epoch in stream.epochs) > 0, "of the first two of the steps"
     assert stream.history().verify().whole

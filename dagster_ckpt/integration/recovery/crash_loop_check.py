@@ -11,15 +11,13 @@ import dagster as dg
 
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.integration.recovery.decision import GaveUp, Unavailable
-from dagster_ckpt.integration.recovery.sensor_check import evaluation_of
+from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, latest_evaluation
 from dagster_ckpt.integration.recovery.stream_view import PoolView
 
 CHECK = "no_crash_loop"
 
 _RUN, _LAST_EPOCH, _FAILURES, _ERROR = "dagster_run", "last_epoch", "failures", "error"
 _ERROR_LENGTH_MAX = 2_000
-_HISTORY_MAX = 20
-"""Runs that have planned the check and not evaluated it: those that wait in Dagster's queue, at most a few."""
 
 
 def check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
@@ -57,11 +55,7 @@ def show_pass(instance: dg.DagsterInstance, run_id: str, passed: dg.AssetCheckEv
 
 def result_as_before(instance: dg.DagsterInstance, key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckResult:
     """The check in the result of a run that left the stream to a live one: it neither ends a failure nor begins one."""
-    check_key = dg.AssetCheckKey(key, CHECK)
-    # This run's check is the newest, and only planned.
-    history = instance.event_log_storage.get_asset_check_execution_history(check_key, limit=_HISTORY_MAX)
-    evaluations = (record.evaluation for record in history)
-    shown = next((each for each in evaluations if isinstance(each, dg.AssetCheckEvaluation)), None)
+    shown = latest_evaluation(instance, dg.AssetCheckKey(key, CHECK))
     if shown is None or shown.passed:
         return result_passed(key, epoch)
     return dg.AssetCheckResult(

@@ -15,6 +15,9 @@ CHECK = "has_recovery_sensor"
 STREAMS = "dagster_ckpt/streams"
 """The sensor's metadata with the names of the streams that it restarts."""
 
+_HISTORY_MAX = 20
+"""Runs that have planned a check and not evaluated it: those that wait in Dagster's queue, at most a few."""
+
 _MISSING = (
     "No recovery sensor of this code location watches the stream: when its run, its process or its host dies, it stays "
     "down until you start it again. Declare the stream with build_streaming_definitions(assets=[...]), or add "
@@ -70,6 +73,13 @@ def evaluation_of(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
         description=result.description,
         metadata=result.metadata,
     )
+
+
+def latest_evaluation(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> dg.AssetCheckEvaluation | None:
+    """The newest evaluation of a check that Dagster has stored, whatever runs have planned it since."""
+    history = instance.event_log_storage.get_asset_check_execution_history(key, limit=_HISTORY_MAX)
+    evaluations = (record.evaluation for record in history)
+    return next((each for each in evaluations if isinstance(each, dg.AssetCheckEvaluation)), None)
 
 
 def _sensors(context: dg.AssetExecutionContext) -> Iterable[dg.SensorDefinition] | None:

@@ -19,5 +19,6 @@ Reports to Dagster
     table_metadata  the stream's table as Dagster metadata
     recoveries      which Dagster runs replaced others, and why
     rebuild_report  how far a rebuild is
+    outdated_changes  whether changes of a table elsewhere are applied
     awaited_input   what a stream without an epoch waits for
 """

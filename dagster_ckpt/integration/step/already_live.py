@@ -17,6 +17,7 @@ from dagster_ckpt.integration.recovery import live_check
 from dagster_ckpt.integration.recovery.crash_loop_check import result_as_before
 from dagster_ckpt.integration.recovery.live_check import LiveFacts, LiveState
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
+from dagster_ckpt.integration.step import outdated_changes
 from dagster_ckpt.integration.step.epoch_metadata import data_version
 from dagster_ckpt.integration.step.table_metadata import COLUMN_SCHEMA, TableMetadata, column_schema
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
@@ -122,5 +123,9 @@ def result_beside(
             COLUMN_SCHEMA: column_schema(live.manifest.pipeline, table.descriptions),
         },
         data_version=dg.DataVersion(data_version(stream, live.manifest)),
-        check_results=[result_as_before(instance, key, live.manifest.epoch), live_check.result(key, facts)],
+        check_results=[
+            result_as_before(instance, key, live.manifest.epoch),
+            live_check.result(key, facts),
+            outdated_changes.result(key, outdated_changes.latest(instance, key)),
+        ],
     )

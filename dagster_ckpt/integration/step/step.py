@@ -49,11 +49,12 @@ from dagster_ckpt.integration.recovery.live_check import LiveState, facts_of_wri
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor_check
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
-from dagster_ckpt.integration.step import awaited_input
+from dagster_ckpt.integration.step import awaited_input, outdated_changes
 from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run, result_beside
 from dagster_ckpt.integration.step.empty_store import refuse_empty_store
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
 from dagster_ckpt.integration.step.event_totals import Reported, reported
+from dagster_ckpt.integration.step.outdated_changes import OutdatedWatch
 from dagster_ckpt.integration.step.parent_watch import die_with_parent, end_with_dagster_dev
 from dagster_ckpt.integration.step.rebuild_report import RebuildReport
 from dagster_ckpt.integration.step.recoveries import Recoveries
@@ -68,6 +69,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.column_origins import work_of_inputs
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.rebuild import RebuildHooks, rebuild
 from dagster_ckpt.runtime.driver.spark_errors import missing_input_named
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
@@ -370,12 +372,14 @@ def _work(
     if step.mode is Mode.CONTINUOUS:
         tag_run(context.instance, context.run.run_id, _tags_at_work(step))
     holder, began_s = _holder(step), step.clock.now_ms() / 1000
+    changes = OutdatedWatch(step.key, outdated_changes.latest(context.instance, step.key), events.report, step.clock)
 
     def opened(manifest: Manifest) -> None:
         on_open()
         events.opened(manifest)
         facts = facts_of_writer(LiveState.LIVE, manifest, holder, began_s)
         events.report(manifest, live_check.evaluation(step.key, facts))
+        changes.on_open(manifest)
         if (recovered := recoveries.observation(step.key, context.run)) is not None:
             events.report(manifest, recovered)
         if manifest.epoch == EMPTY:
@@ -383,8 +387,12 @@ def _work(
             context.log.info(waits.description)
             events.report(manifest, waits)
 
+    def committed(epoch: CommittedEpoch) -> None:
+        events.committed(epoch)
+        changes.on_commit(epoch)
+
     hooks = JobHooks(
-        on_commit=events.committed,
+        on_commit=committed,
         stop_reason=watch.stop_reason,
         on_idle=events.idle,
         on_open=opened,
@@ -413,7 +421,7 @@ def _work(
     )
     return shown._replace(
         metadata={**(shown.metadata or {}), **recoveries.metadata()},
-        check_results=[*(shown.check_results or ()), ended],
+        check_results=[*(shown.check_results or ()), ended, changes.result],
     )
 
 

@@ -17,6 +17,7 @@ from dagster_ckpt.errors import (
     StoreUnavailableError,
 )
 from dagster_ckpt.ids import Epoch, Shard
+from dagster_ckpt.operators.registry import COUNTED_IN_ANY_STEP
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import EpochProgress
@@ -51,7 +52,7 @@ class CommittedEpoch:
     """An epoch that has just become visible.
 
     `commit_ms` is the time for the manifest, `epoch_ms` for the whole epoch since Spark handed the micro-batch over.
-    `counters` are the operator's.
+    `counters` are those of the last step's operator, and of changes that an earlier step has dropped.
     """
 
     manifest: Manifest
@@ -370,11 +371,11 @@ def _newest(times_us: Iterable[tuple[int | None, ...]]) -> tuple[int | None, ...
 
 
 def _counted(acks: Iterable[ShardAck], last_step: int) -> Mapping[str, int]:
-    """The counters of the last step: those of another operator may have the same names."""
+    """The counters of the last step, since those of another operator may have the same names, and what was dropped."""
     counted: Counter[str] = Counter()
     for ack in acks:
-        if ack.step == last_step:
-            counted.update(dict(ack.counters))
+        is_last = ack.step == last_step
+        counted.update({name: n for name, n in ack.counters if is_last or name in COUNTED_IN_ANY_STEP})
     return counted
 
 

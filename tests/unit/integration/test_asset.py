@@ -119,7 +119,7 @@ def test_every_stream_has_its_checks_also_under_a_prefix() -> None:
     moved = departures.with_attributes(asset_key_replacements={departures.key: dg.AssetKey(["eu", "departures"])})
     for asset in (departures, moved, declared(key=["遅れ", "a/b"])):
         names = [spec.name for spec in asset.check_specs]
-        assert names == ["no_crash_loop", "is_live", "has_recovery_sensor"]
+        assert names == ["no_crash_loop", "is_live", "applies_changes", "has_recovery_sensor"]
         assert all(spec.asset_key == asset.key and not spec.blocking for spec in asset.check_specs)
 
 

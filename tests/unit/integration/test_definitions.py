@@ -44,7 +44,7 @@ def test_everything_is_wired_and_the_locations_executor_is_left_alone() -> None:
     assert set(defs.resources or {}) == {"checkpoints", "spark", "epochs"}
     assert [sensor.name for sensor in defs.sensors or []] == ["streaming_recovery"]
     checks = defs.resolve_asset_graph().asset_check_keys
-    names = ("no_crash_loop", "is_live", "has_recovery_sensor")
+    names = ("no_crash_loop", "is_live", "applies_changes", "has_recovery_sensor")
     assert checks == {dg.AssetCheckKey(dg.AssetKey(asset), name) for asset in ("a", "b") for name in names}
     job = defs.resolve_job_def("b_job")
     assert job.executor_def == dg.in_process_executor

@@ -70,7 +70,7 @@ def test_an_ordinary_sensor_restarts_no_stream() -> None:
 
 def test_a_run_outside_of_a_code_location_passes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_work(*arguments: object) -> dg.MaterializeResult[Any]:
-        names = ("no_crash_loop", "is_live")
+        names = ("no_crash_loop", "is_live", "applies_changes")
         earlier = [dg.AssetCheckResult(asset_key=a.key, check_name=name, passed=True) for name in names]
         return dg.MaterializeResult(asset_key=a.key, check_results=earlier)
 
@@ -79,6 +79,6 @@ def test_a_run_outside_of_a_code_location_passes_and_says_so(monkeypatch: pytest
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize([a], resources=given, instance=instance)
     found = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
-    assert found.keys() == {"no_crash_loop", "is_live", "has_recovery_sensor"}
+    assert found.keys() == {"no_crash_loop", "is_live", "applies_changes", "has_recovery_sensor"}
     assert found["has_recovery_sensor"].passed
     assert "not started from a code location" in (found["has_recovery_sensor"].description or "")
