@@ -114,12 +114,12 @@ class DeliveryRows:
         if not epochs:
             return None
         last = epochs[-1]
-        return Step(UpstreamPosition(at.uuid, last.epoch), self._of_log(epochs), len(epochs), self._count(last))
+        return Step(UpstreamPosition.behind(last), self._of_log(epochs), len(epochs), self._count(last))
 
     def whole(self, shown: Manifest) -> Step:
         """The table that this manifest of the stream shows: what replaces all that the destination has."""
         rows = iter(()) if shown.epoch == EMPTY else self._of_table(shown, Share())
-        return Step(UpstreamPosition(shown.uuid, shown.epoch), rows, 1, shown.table_rows, replaces=True, shown=shown)
+        return Step(UpstreamPosition.behind(shown), rows, 1, shown.table_rows, replaces=True, shown=shown)
 
     def is_kept(self, step: Step, at: UpstreamPosition, reader: Reader) -> bool:
         """Whether the stream still keeps what the rows of this step, which comes next at `at`, are read from.

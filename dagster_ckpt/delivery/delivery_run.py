@@ -32,7 +32,7 @@ from dagster_ckpt.delivery.judgement import Found, Move, judge
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, StoreUnavailableError
 from dagster_ckpt.ids import EMPTY, Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, Trouble, UpstreamPosition, decode
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, UpstreamPosition, decode
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, InputSpec, Pipeline, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
@@ -230,16 +230,18 @@ class _Run:
             self._commit(there, rows=0, milliseconds=0, table_rows=None)
         if there is None or of_this_stream:
             self._upstreams.hold(self._writer.manifest)
-        trouble = None if there is None else self._trouble(there)
-        is_rekeyed = there is not None and trouble is None and self._is_rekeyed(there)
+        reason = None if there is None else self._why_not(there)
+        is_rekeyed = there is not None and reason is None and self._is_rekeyed(there)
+        trouble, instead = (None, None) if reason is None else (reason.trouble, reason.instead)
         judgement = judge(self._job.mode, there, known, trouble, is_rekeyed=is_rekeyed)
         if judgement.found is not None:
             self._writer.check_term()  # a successor has moved the position, and released what follows this one
-            _log.warning("%s. asset=%s, position=%s", judgement.found, self._job.asset, session.position)
+            text = "%s. asset=%s, position=%s%s"
+            _log.warning(text, judgement.found, self._job.asset, session.position, _named("there", instead))
         match judgement.move:
             case Move.STOP:
                 assert judgement.found is not None, "a delivery stops for a reason"
-                raise self._stopped(judgement.found, there)
+                raise self._stopped(judgement.found, there, instead)
             case Move.REPLACE:
                 assert there is not None, "only what was delivered is replaced"
                 with self._upstreams.snapshot(self._writer.manifest) as shown:
@@ -308,19 +310,22 @@ class _Run:
                 f"asset={self._job.asset}, position={text!r}"
             ) from error
 
-    def _trouble(self, there: UpstreamPosition) -> Trouble | None:
+    def _why_not(self, there: UpstreamPosition) -> NothingFollowsError | None:
+        """Why the stream cannot be followed from this position; None if it can."""
         try:
             self._rows.log.check(there)
             snapshot_at(self._rows.chain, there, Reader.of(self._writer.manifest))
         except NothingFollowsError as error:
-            return error.trouble
+            return error
         return None
 
-    def _stopped(self, found: Found, there: UpstreamPosition | None) -> IncompatibleStateError:
+    def _stopped(
+        self, found: Found, there: UpstreamPosition | None, instead: UpstreamPosition | None
+    ) -> IncompatibleStateError:
         return IncompatibleStateError(
             f"{found}: nothing was written. Restore the destination, or {start_over(self._name, self._rows.table)}. "
             f"asset={self._job.asset}, stream={self._job.stream}, destination={self._job.destination.address}, "
-            f"position={None if there is None else there.encode()}"
+            f"position={None if there is None else there.encode()}{_named('there', instead)}"
         )
 
     def _wait(self, began_ms: int) -> int:
@@ -356,6 +361,11 @@ class _Counted(Iterator[pa.RecordBatch]):
         self._pulse.sign()
         self.count += batch.num_rows
         return batch
+
+
+def _named(name: str, position: UpstreamPosition | None) -> str:
+    """A position for an error; nothing where there is none."""
+    return "" if position is None else f", {name}={position.encode()}"
 
 
 def _identity(stream: str) -> SourceIdentity:

@@ -8,6 +8,7 @@
 | in the lineage, and the log after it is kept | goes on | goes on |
 | in the lineage, and the log after it is gone | replaces the table | stops |
 | of an epoch that a rollback abandoned | replaces the table | stops |
+| of an epoch that the stream does not have: its folder was restored from a backup | replaces the table | stops |
 | in the lineage, but rows have another key now | replaces the table | goes on |
 
 A position older than the newest known one is that of a destination restored from a backup: its rows went back with it.
@@ -37,6 +38,7 @@ class Found(StrEnum):
     FOREIGN = "the position in the destination is of another stream"
     RESTORED = "the destination has gone back to an older position: it was restored from a backup"
     ROLLED_BACK = "the stream was rolled back to before what was delivered, or its steps were changed"
+    DIVERGED = "the stream does not have the delivered epoch: its folder was restored from a backup"
     CUT_OFF = "the stream no longer keeps the change log after what was delivered"
     UNPINNED = "the snapshot that was being delivered is gone"
     REKEYED = "the stream's rows have another key than those that were delivered"
@@ -53,6 +55,7 @@ class Judgement:
 _OF_TROUBLE = {
     Trouble.RECREATED: Found.FOREIGN,
     Trouble.ROLLED_BACK: Found.ROLLED_BACK,
+    Trouble.DIVERGED: Found.DIVERGED,
     Trouble.CUT_OFF: Found.CUT_OFF,
     Trouble.UNPINNED: Found.UNPINNED,
 }

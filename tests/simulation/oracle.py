@@ -430,6 +430,7 @@ class Oracle:
             time_ms=before.time_ms,
             parent=before.parent,
             parent_nonce=before.parent_nonce,
+            shown_nonce=before.shown_nonce,
         )
         if as_before != before:
             raise BrokenPromiseError(rule, f"{manifest.version} differs from {before.version}")

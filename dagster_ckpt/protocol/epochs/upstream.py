@@ -2,12 +2,17 @@
 
 A downstream's position in its upstream is the offset of that source, in Spark's sense:
 
-    {"uuid": "9f…", "epoch": 0}                                       before the first batch: nothing consumed
-    {"uuid": "9f…", "epoch": 41, "part": 3, "parts": 8, "term": 5}    of the snapshot of epoch 41, 3 of 8 parts
-    {"uuid": "9f…", "epoch": 41}                                      all of the lineage up to epoch 41
+    {"uuid": "9f…", "epoch": 0}                            before the first batch: nothing consumed
+    {"uuid": "9f…", "epoch": 41, "nonce": "c3…",
+     "part": 3, "parts": 8, "term": 5}                     of the snapshot of epoch 41, 3 of 8 parts
+    {"uuid": "9f…", "epoch": 41, "nonce": "c3…"}           all of the lineage up to epoch 41
 
 So one number marks the end of the snapshot and the start of the log: there is no gap between them and no overlap. The
 `consumed` of a manifest is derived from these texts: there are never two truths.
+
+The number alone names no epoch for ever: an upstream that was restored from a backup reaches it again, with other rows.
+The nonce does (`Manifest.epoch_nonce`). What follows a position is taken only if it builds on that very epoch:
+`Succession`. Positions of earlier releases have no nonce, and get one with the next epoch.
 """
 
 import json
@@ -16,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid, Term, Version
+from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.manifest.manifest import Backfill, BackfillStatus, Consumed, Manifest, SourcePosition
 
@@ -33,7 +38,7 @@ class UpstreamPosition:
     """How far an upstream has been read.
 
     With `parts`: the first `part` parts of the snapshot of `epoch`, which the reader pinned in its `term`. Without: all
-    of the lineage up to `epoch`. Epoch 0: nothing.
+    of the lineage up to `epoch`. Epoch 0: nothing. `nonce` is the epoch's, None in positions of earlier releases.
     """
 
     uuid: StreamUuid
@@ -41,6 +46,22 @@ class UpstreamPosition:
     part: int = 0
     parts: int = 0
     term: Term = NO_TERM
+    nonce: Nonce | None = None
+
+    @classmethod
+    def behind(cls, manifest: Manifest) -> "UpstreamPosition":
+        """All of the lineage up to the epoch that the manifest shows."""
+        return cls(manifest.uuid, manifest.epoch, nonce=manifest.epoch_nonce)
+
+    @classmethod
+    def from_consumed(cls, consumed: Consumed) -> "UpstreamPosition":
+        """The same of what a manifest says that its stream has consumed."""
+        return cls(consumed.uuid, consumed.epoch, nonce=consumed.nonce)
+
+    @property
+    def text(self) -> str:
+        """The epoch for people: its number and its nonce."""
+        return f"{self.epoch} ({'without a nonce' if self.nonce is None else self.nonce})"
 
     @property
     def in_snapshot(self) -> bool:
@@ -50,9 +71,16 @@ class UpstreamPosition:
     def encode(self) -> str:
         """As JSON, always the same text for the same position: Spark compares it to detect new rows."""
         fields: dict[str, object] = {"uuid": self.uuid, "epoch": self.epoch}
+        if self.nonce is not None:
+            fields["nonce"] = self.nonce
         if self.parts:
             fields |= {"part": self.part, "parts": self.parts, "term": self.term}
         return json.dumps(fields)
+
+    def is_at(self, shown: Manifest) -> bool:
+        """Whether the manifest shows this position's epoch: by number alone where one of the two has no nonce."""
+        nonces = (self.nonce, shown.epoch_nonce)
+        return self.epoch == shown.epoch and (None in nonces or self.nonce == shown.epoch_nonce)
 
 
 _WHOLE, _OF_A_SNAPSHOT = {"uuid", "epoch"}, {"part", "parts", "term"}
@@ -61,13 +89,14 @@ _WHOLE, _OF_A_SNAPSHOT = {"uuid", "epoch"}, {"part", "parts", "term"}
 def decode(text: str) -> UpstreamPosition:
     """The position in a source's offset. Raises `ValueError` for any other text."""
     fields = json.loads(text)
-    if not isinstance(fields, dict) or fields.keys() not in (_WHOLE, _WHOLE | _OF_A_SNAPSHOT):
+    if not isinstance(fields, dict) or fields.keys() - {"nonce"} not in (_WHOLE, _WHOLE | _OF_A_SNAPSHOT):
         raise ValueError(f"not a position in a stream. offset={text}")
     uuid, numbers = fields["uuid"], [fields["epoch"], *(fields.get(name, 0) for name in ("part", "parts", "term"))]
-    if type(uuid) is not str or not all(type(number) is int and number >= 0 for number in numbers):
+    nonce = fields.get("nonce", "")
+    if {type(uuid), type(nonce)} != {str} or not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError(f"not a position in a stream. offset={text}")
     epoch, part, parts, term = numbers
-    return UpstreamPosition(StreamUuid(uuid), Epoch(epoch), part, parts, Term(term))
+    return UpstreamPosition(StreamUuid(uuid), Epoch(epoch), part, parts, Term(term), Nonce(nonce) if nonce else None)
 
 
 ROWS_A_PART = 1 << 20
@@ -145,7 +174,8 @@ def next_part(
     `pinned_in` is the term in which the snapshot of a first part was pinned.
     """
     if at.epoch == EMPTY:
-        return UpstreamPosition(at.uuid, snapshot.epoch, 1, parts_of(snapshot, rows_max), pinned_in)
+        begun = UpstreamPosition.behind(snapshot)
+        return replace(begun, part=1, parts=parts_of(snapshot, rows_max), term=pinned_in)
     assert at.in_snapshot, "the snapshot is read to its end"
     return replace(at, part=at.part + 1)
 
@@ -157,6 +187,8 @@ class Trouble(StrEnum):
     """Another stream has the upstream's name now."""
     ROLLED_BACK = "rolled back"
     """The upstream has abandoned the consumed epoch."""
+    DIVERGED = "diverged"
+    """The consumed epoch is not in the upstream's history: its folder was restored from a backup since."""
     CUT_OFF = "cut off"
     """The change log after the consumed epoch is gone."""
     UNPINNED = "unpinned"
@@ -169,9 +201,11 @@ def trouble(newest: Manifest, at: UpstreamPosition) -> Trouble | None:
     """Why the upstream, whose newest manifest this is, no longer builds on what was consumed; None: it does."""
     if newest.uuid != at.uuid:
         return Trouble.RECREATED
-    # An epoch above the shown one that was not abandoned is not one of the stream's.
-    if at.epoch > newest.epoch or is_abandoned(newest, at.epoch):
+    if is_abandoned(newest, at.epoch):
         return Trouble.ROLLED_BACK
+    # An epoch above the shown one that was not abandoned is none of the stream's; nor is another of the same number.
+    if at.epoch > newest.epoch or (at.epoch == newest.epoch and not at.is_at(newest)):
+        return Trouble.DIVERGED
     return None
 
 
@@ -179,6 +213,39 @@ def may_follow(newest: Manifest, epoch: Epoch) -> Iterator[Version]:
     """The versions after an epoch of the newest lineage, oldest first: those that make an epoch are what follows it."""
     # Versions above the shown epoch are openings, or were abandoned.
     return (Version(number) for number in range(epoch + 1, newest.epoch + 1) if not is_abandoned(newest, number))
+
+
+@dataclass(frozen=True, slots=True)
+class Succession:
+    """An epoch of a lineage, `at`, and the identity of the manifest `below` what is read next; None: not known.
+
+    Each manifest names the nonce of the one that it was built on, and the epochs that no rollback has abandoned follow
+    one another without a gap. So a reader that compares them knows that all it reads is of one history, also where the
+    upstream was restored while it read and it has a part of the old history in memory.
+    """
+
+    at: UpstreamPosition
+    below: tuple[Version, Nonce] | None = None
+
+    @classmethod
+    def after(cls, at: UpstreamPosition) -> "Succession":
+        """What must come next at a position."""
+        below = None if at.epoch == EMPTY or at.nonce is None else (Version(at.epoch), at.nonce)
+        return cls(at, below)
+
+    def admits(self, manifest: Manifest) -> bool:
+        """Whether the manifest, the next version that counts, is of the same history."""
+        if self.below is not None and manifest.parent_nonce is not None:
+            version, nonce = self.below
+            if manifest.version == version + 1 and manifest.parent_nonce != nonce:
+                return False
+        # Those behind an abandoned epoch that show it still count, until the rollback that shows this one.
+        return manifest.kind.makes_epoch or manifest.epoch != self.at.epoch or self.at.is_at(manifest)
+
+    def plus(self, manifest: Manifest) -> "Succession":
+        """With one manifest more, which it admits."""
+        at = UpstreamPosition.behind(manifest) if manifest.kind.makes_epoch else self.at
+        return Succession(at, (manifest.version, manifest.nonce))
 
 
 def consumed_of(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
@@ -191,8 +258,11 @@ def consumed_of(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
 
 def consumed_in_each_way(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
     """How far each upstream has been read, by name and epoch: one entry for each epoch that a source of it is at."""
-    found = {Consumed(source.source.address, position.uuid, position.epoch) for source, position in _positions(sources)}
-    return tuple(sorted(found, key=lambda each: (each.stream, each.epoch)))
+    found = {
+        Consumed(source.source.address, position.uuid, position.epoch, position.nonce)
+        for source, position in _positions(sources)
+    }
+    return tuple(sorted(found, key=lambda each: (each.stream, each.epoch, each.nonce or "")))
 
 
 def backfill_of(sources: Iterable[SourcePosition]) -> Backfill:

@@ -331,7 +331,14 @@ MANIFEST = Record(
         "watermark_us": optional(WHOLE),
         "event_times_us": sequence(optional(WHOLE)),
         "sources": sequence(POSITION),
-        "consumed": sequence(Record(Consumed, {"stream": TEXT, "uuid": TEXT, "epoch": COUNT}).codec()),
+        "consumed": sequence(
+            Record(
+                Consumed,
+                {"stream": TEXT, "uuid": TEXT, "epoch": COUNT, "nonce": optional(TEXT)},
+                added={"nonce": None},
+                sparse={"nonce"},
+            ).codec()
+        ),
         "sinks": sequence(Record(SinkMark, {"sink": TEXT, "epoch": COUNT, "version": COUNT}).codec()),
         "ancestors": sequence(_ANCESTOR),
         "backfill": Record(Backfill, {"status": member(BackfillStatus), "position": optional(TEXT)}).codec(),
@@ -370,14 +377,16 @@ MANIFEST = Record(
         "steps": Record(
             StepWork, {"rows_in": COUNT, "rows_out": COUNT, "late_rows": COUNT, "milliseconds": COUNT}
         ).columns(),
+        "shown_nonce": optional(TEXT),
     },
     added={
         "parent_nonce": None,
         "checkpoint_interval_ms": None,
         "slowest_shards": _NO_SHARD_TIMES,
         "steps": _NO_STEPS,
+        "shown_nonce": None,
     },
-    sparse={"steps"},
+    sparse={"steps", "shown_nonce"},
 ).codec()
 
 

@@ -358,11 +358,12 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """How far an upstream stream has been read."""
+    """How far an upstream stream has been read. `nonce` is the epoch's: see `Manifest.epoch_nonce`."""
 
     stream: str
     uuid: StreamUuid
     epoch: Epoch
+    nonce: Nonce | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,7 +505,7 @@ class Manifest:
     with work had, up to which rows were emitted. If they differ, rows may be due. `checkpoint_interval_ms` is the time
     between two epochs in the run that made the shown one, None if each micro-batch is one; `slowest_shards` are those
     that took longest in it, slowest first. `steps` are what each of several steps did in it, none for a
-    stream of one.
+    stream of one. `shown_nonce` is the nonce of the manifest that made the shown epoch, where another one did.
     """
 
     version: Version
@@ -539,6 +540,16 @@ class Manifest:
     checkpoint_interval_ms: int | None = None
     slowest_shards: tuple[ShardTime, ...] = ()
     steps: tuple[StepWork, ...] = ()
+    shown_nonce: Nonce | None = None
+
+    @property
+    def epoch_nonce(self) -> Nonce | None:
+        """The nonce of the manifest that made the shown epoch: it identifies the epoch, and all that is before it.
+
+        A number alone does not: a stream that was restored from a backup reaches it again. None for epoch 0, and where
+        an older release opened the stream behind it.
+        """
+        return self.nonce if Epoch(self.version) == self.epoch else self.shown_nonce
 
     @property
     def table_rows(self) -> int | None:

@@ -123,6 +123,8 @@ def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
         uuid=forking.uuid,
         owner=NO_OWNER,
         parent=None,
+        parent_nonce=None,
+        shown_nonce=None,
         runs=runs_elsewhere(shown),
         changes=(),
         files=IndexedList(
@@ -169,6 +171,7 @@ def following(parent: Manifest, kind: ManifestKind, stamp: Stamp, **changes: Any
         time_ms=stamp.time_ms,
         parent=parent.version,
         parent_nonce=parent.nonce,
+        shown_nonce=None if kind.makes_epoch else parent.epoch_nonce,
         **changes,
     )
 
@@ -317,6 +320,7 @@ def _shown(opening: Manifest, target: Manifest, moves: Moves) -> Manifest:
         time_ms=opening.time_ms,
         parent=opening.parent,
         parent_nonce=opening.parent_nonce,
+        shown_nonce=target.epoch_nonce,
         owner=opening.owner,
         pipeline=opening.pipeline,
         ancestors=opening.ancestors,

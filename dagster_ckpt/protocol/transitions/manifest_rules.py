@@ -350,6 +350,7 @@ def _retained_again(parent: Manifest, child: Manifest) -> tuple[Retained, ...]:
 def _content(manifest: Manifest) -> tuple[object, ...]:
     return (
         manifest.epoch,
+        manifest.epoch_nonce,
         manifest.shards,
         {table: shards for table, shards in manifest.runs.items() if any(shards)},
         manifest.changes,

@@ -36,6 +36,11 @@ def an_epoch_has_its_own_number(manifest: Manifest) -> bool:
     )
 
 
+def an_epoch_has_one_nonce(manifest: Manifest) -> bool:
+    """What makes an epoch, or shows none, names no other manifest that made the epoch."""
+    return manifest.shown_nonce is None or EMPTY < manifest.epoch < Epoch(manifest.version)
+
+
 def an_epochs_changes_are_new(manifest: Manifest) -> bool:
     """An epoch's change log was written by its term, for this epoch."""
     return not manifest.kind.makes_epoch or all(is_new(manifest, change) for change in manifest.changes)
@@ -115,6 +120,7 @@ def is_new(child: Manifest, ref: RunRef | ChangeRef) -> bool:
 _FORMS: tuple[Form, ...] = (
     numbers_agree,
     an_epoch_has_its_own_number,
+    an_epoch_has_one_nonce,
     an_epochs_changes_are_new,
     shards_are_a_power_of_two,
     each_table_has_every_shard,

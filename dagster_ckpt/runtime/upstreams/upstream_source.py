@@ -102,7 +102,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return _offset(next_part(at, snapshot, reader.term, self._downstream.rows_a_part))
         epochs_max = limit.max_files if isinstance(limit, ReadMaxFiles) else _EPOCHS_MAX
         following = self._log.following(at, epochs_max, self._until)
-        return _offset(UpstreamPosition(at.uuid, following[-1].epoch)) if following else dict(start)
+        return _offset(UpstreamPosition.behind(following[-1])) if following else dict(start)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         after, until = _position(start), _position(end)
@@ -147,7 +147,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _pinned(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
         """The snapshot that a batch up to `until` was planned on."""
         pin = find_pin(self._chain, backfill_pin(downstream, until.term))
-        if pin is None or pin.manifest.epoch != until.epoch or pin.manifest.uuid != until.uuid:
+        if pin is None or not until.is_at(pin.manifest) or pin.manifest.uuid != until.uuid:
             raise NothingFollowsError(Trouble.UNPINNED, until)
         return pin.manifest
 

@@ -31,9 +31,8 @@ from dagster_ckpt.protocol.epochs.upstream import (
     consumed_in_each_way,
     decode,
     terms_pinned,
-    trouble,
 )
-from dagster_ckpt.protocol.manifest.manifest import Consumed, Manifest
+from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.upstreams.upstream_damage import NextReads
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -49,6 +48,7 @@ _ERRORS_OF_READERS = (CorruptStateError.__name__, NothingFollowsError.__name__)
 _REASONS = {
     Trouble.RECREATED: "the upstream is not the stream that was read so far: it was removed and created again",
     Trouble.ROLLED_BACK: "the upstream was rolled back to before what was read of it, or its steps were changed",
+    Trouble.DIVERGED: "the upstream does not have the epoch that was read of it: its folder was restored from a backup",
     Trouble.CUT_OFF: "the upstream no longer keeps the change log after what was read of it (max_lag)",
     Trouble.UNPINNED: "the snapshot of the upstream that was being read is gone: it was unpinned, or it was too far "
     "behind (max_lag)",
@@ -63,6 +63,14 @@ class _Upstream:
     name: str
     chain: ManifestChain
     log: UpstreamLog
+
+    def is_followed_from(self, at: UpstreamPosition) -> bool:
+        """Whether a reader at this position can go on."""
+        try:
+            self.log.check(at)
+        except NothingFollowsError:
+            return False
+        return True
 
 
 class Upstreams:
@@ -93,7 +101,7 @@ class Upstreams:
             with _naming_upstream(upstream):
                 newest = upstream.log.newest()
                 if at.epoch == EMPTY and at.uuid not in {"", newest.uuid}:
-                    raise self._error_of(Trouble.RECREATED, upstream, at, manifest)
+                    raise self._error_of(NothingFollowsError(Trouble.RECREATED, at), upstream, at, manifest)
                 # Of an upstream that was rolled back or replaced, epochs before the consumed one may be needed.
                 begins = newest.epoch if at.epoch == EMPTY else min(at.epoch, newest.epoch)
                 # In this order: the log after the pinned epoch is then kept already.
@@ -130,7 +138,7 @@ class Upstreams:
                         upstream.log.check(at)
                         snapshot_at(upstream.chain, at, Reader.of(manifest))
                 except NothingFollowsError as error:
-                    raise self._error_of(error.trouble, upstream, at, manifest) from None
+                    raise self._error_of(error, upstream, at, manifest) from None
 
     def diagnose(self, manifest: Manifest, error_text: str) -> None:
         """Find out whether an upstream made an epoch after `manifest` fail. `error_text` is Spark's error.
@@ -157,7 +165,7 @@ class Upstreams:
             except NothingFollowsError as error:
                 if at.epoch == EMPTY:
                     continue  # its first snapshot was cut off: the next try pins the newest one
-                raise self._error_of(error.trouble, upstream, at, manifest) from None
+                raise self._error_of(error, upstream, at, manifest) from None
             except CorruptStateError as error:
                 helps = reads.remedy(error, restart=go_back(self._own, self._asset, EMPTY))
                 raise CorruptStateError(
@@ -203,7 +211,7 @@ class Upstreams:
             return None
 
     def _error_of(
-        self, trouble: Trouble, upstream: _Upstream, at: UpstreamPosition, manifest: Manifest
+        self, reason: NothingFollowsError, upstream: _Upstream, at: UpstreamPosition, manifest: Manifest
     ) -> IncompatibleStateError | FencedError:
         if not self._own.is_newest(manifest):
             return FencedError(
@@ -212,20 +220,24 @@ class Upstreams:
             )
         newest = upstream.log.newest()
         helps = f"`{go_back(self._own, self._asset, EMPTY)}` reads the upstream again from its beginning"
-        back = self._still_consistent(newest, manifest) if trouble is Trouble.ROLLED_BACK else None
+        went_back = reason.trouble in (Trouble.ROLLED_BACK, Trouble.DIVERGED)
+        back = self._still_consistent(upstream, manifest) if went_back else None
         if back is not None:
             helps = f"`{go_back(self._own, self._asset, back)}` goes back as well, {helps}"
+        consumed = f"{at.epoch}, newest={newest.epoch}"
+        if reason.instead is not None:
+            consumed = f"{at.text}, there={reason.instead.text}, newest={newest.epoch}"
         return IncompatibleStateError(
-            f"{_REASONS[trouble]}: {helps}; then materialize it. asset={self._asset}, upstream={upstream.name}, "
-            f"consumed={at.epoch}, newest={newest.epoch}"
+            f"{_REASONS[reason.trouble]}: {helps}; then materialize it. asset={self._asset}, upstream={upstream.name}, "
+            f"consumed={consumed}"
         )
 
-    def _still_consistent(self, upstream: Manifest, manifest: Manifest) -> Epoch | None:
+    def _still_consistent(self, upstream: _Upstream, manifest: Manifest) -> Epoch | None:
         """This stream's newest epoch that has read no more than is still in the upstream's lineage."""
         for entry in reversed(lineage(manifest)):
             sources = () if (shown := self._retained(entry.version)) is None else shown.sources
-            consumed = [each for each in consumed_in_each_way(sources) if each.stream == upstream.stream]
-            if consumed and all(trouble(upstream, _as_position(each)) is None for each in consumed):
+            consumed = [each for each in consumed_in_each_way(sources) if each.stream == upstream.name]
+            if consumed and all(map(upstream.is_followed_from, map(UpstreamPosition.from_consumed, consumed))):
                 return entry.epoch
         return None
 
@@ -261,10 +273,6 @@ def _how_far(at: UpstreamPosition) -> tuple[int, bool, int]:
     return at.epoch, not at.in_snapshot, at.part
 
 
-def _as_position(consumed: Consumed) -> UpstreamPosition:
-    return UpstreamPosition(consumed.uuid, consumed.epoch)
-
-
 def _pin_snapshot(upstream: _Upstream, reader: Reader) -> Manifest:
     """Pin the upstream's newest epoch for a stream that reads its table, unless this term has pinned one.
 
@@ -273,7 +281,11 @@ def _pin_snapshot(upstream: _Upstream, reader: Reader) -> Manifest:
     name = backfill_pin(reader.stream, reader.term)
     for _ in range(_TRIES_MAX):
         pin = find_pin(upstream.chain, name)
-        if pin is not None and is_kept(upstream.chain, pin) and _can_be_followed(upstream, pin.manifest):
+        if (
+            pin is not None
+            and is_kept(upstream.chain, pin)
+            and upstream.is_followed_from(UpstreamPosition.behind(pin.manifest))
+        ):
             return pin.manifest
         if pin is not None:
             _remove_pin(upstream, name)
@@ -286,14 +298,6 @@ def _pin_snapshot(upstream: _Upstream, reader: Reader) -> Manifest:
         f"the upstream retired its epochs faster than they could be pinned: keep more of them with `retained`. "
         f"upstream={upstream.name}"
     )
-
-
-def _can_be_followed(upstream: _Upstream, snapshot: Manifest) -> bool:
-    try:
-        upstream.log.check(UpstreamPosition(snapshot.uuid, snapshot.epoch))
-    except NothingFollowsError:
-        return False
-    return True
 
 
 def _pinned_terms(upstream: _Upstream, manifest: Manifest) -> set[Term]:

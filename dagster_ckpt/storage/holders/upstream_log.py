@@ -4,9 +4,18 @@ Safe beside the stream's writer and collectors: epochs never change, and only th
 count. What disappears during a read was removed by the stream's retention: then no reader can follow any more.
 """
 
-from dagster_ckpt.errors import InvalidPipelineError
+from contextlib import suppress
+
+from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
-from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition, may_follow, trouble
+from dagster_ckpt.protocol.epochs.upstream import (
+    Reader,
+    Succession,
+    Trouble,
+    UpstreamPosition,
+    may_follow,
+    trouble,
+)
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
 from dagster_ckpt.protocol.manifest.references import changes_alone
 from dagster_ckpt.protocol.object_names import manifest_name
@@ -19,11 +28,16 @@ _REFS_KEPT = 20_000
 
 
 class NothingFollowsError(Exception):
-    """No reader can follow the position any more; `trouble` is the reason."""
+    """No reader can follow the position any more; `trouble` is the reason.
 
-    def __init__(self, trouble: Trouble, at: UpstreamPosition) -> None:
-        super().__init__(f"this position can no longer be followed. trouble={trouble}, at={at.encode()}")
+    `instead` is the position of what the stream has in place of the epoch, where its history is another one.
+    """
+
+    def __init__(self, trouble: Trouble, at: UpstreamPosition, instead: UpstreamPosition | None = None) -> None:
+        there = "" if instead is None else f", there={instead.encode()}"
+        super().__init__(f"this position can no longer be followed. trouble={trouble}, at={at.encode()}{there}")
         self.trouble = trouble
+        self.instead = instead
 
 
 def snapshot_at(upstream: ManifestChain, at: UpstreamPosition, reader: Reader) -> Manifest | None:
@@ -34,7 +48,7 @@ def snapshot_at(upstream: ManifestChain, at: UpstreamPosition, reader: Reader) -
     if at.epoch > EMPTY and not at.in_snapshot:
         return None
     pin = find_pin(upstream, reader.pin_at(at))
-    if pin is not None and at.epoch in {EMPTY, pin.manifest.epoch}:
+    if pin is not None and (at.epoch == EMPTY or at.is_at(pin.manifest)):
         return pin.manifest
     if at.in_snapshot:
         raise NothingFollowsError(Trouble.UNPINNED, at)
@@ -88,13 +102,17 @@ class UpstreamLog:
             clock.sleep_ms(_LOOK_EVERY_MS)
 
     def check(self, at: UpstreamPosition) -> Manifest:
-        """The newest manifest, if it still builds on that position. Raises `NothingFollowsError` if not."""
+        """The newest manifest, if it still builds on that position. Raises `NothingFollowsError` if not.
+
+        A damaged manifest in between is no reason: reading it says so.
+        """
         newest = self.newest()
-        self._raise_trouble(newest, at)
-        # Manifests are removed oldest first: if the consumed epoch's manifest exists, all later ones do.
-        follows = next(may_follow(newest, at.epoch), None) is not None
-        if follows and at.epoch > EMPTY and not self._exists(self._shown_by(newest, at.epoch)):
-            raise NothingFollowsError(Trouble.CUT_OFF, at)
+        if at.epoch == EMPTY:
+            self._raise_trouble(newest, at)
+        else:
+            # Manifests are removed oldest first: if the consumed epoch's manifest exists, all later ones do.
+            with suppress(CorruptStateError):
+                self.behind(newest, at, epochs_max=1)
         return newest
 
     def following(self, at: UpstreamPosition, epochs_max: int, until: Epoch | None = None) -> list[Manifest]:
@@ -112,6 +130,7 @@ class UpstreamLog:
         found: list[Manifest] = []
         if newest.epoch == at.epoch:
             return found
+        succession = Succession.after(at)
         # If the stream was opened often before its first epoch, the oldest openings may have been retired.
         behind = at.epoch if at.epoch > EMPTY else Epoch(self._first(newest) - 1)
         for version in may_follow(newest, behind):
@@ -123,6 +142,9 @@ class UpstreamLog:
             # A fork's first table is in no log.
             if manifest is None or (manifest.kind is ManifestKind.FORK and manifest.epoch != EMPTY):
                 raise NothingFollowsError(Trouble.CUT_OFF, at)
+            if not succession.admits(manifest):
+                raise self._diverged(newest, at, succession.at)
+            succession = succession.plus(manifest)
             if manifest.kind.makes_epoch:
                 found.append(manifest)
         if found:
@@ -169,10 +191,19 @@ class UpstreamLog:
         if not self._exists(below) or (at.epoch == EMPTY and first.statistics.total_epochs != 1):
             raise NothingFollowsError(Trouble.CUT_OFF, at)
 
+    def _diverged(self, newest: Manifest, at: UpstreamPosition, last: UpstreamPosition) -> NothingFollowsError:
+        """Why what comes after `last`, which follows `at`, is of another history."""
+        there = self._chain.find(Version(last.epoch))
+        if there is None:  # its number was freed, and what comes next may be a sleeper's
+            return NothingFollowsError(Trouble.CUT_OFF, at)
+        is_epoch = there.epoch == last.epoch
+        return NothingFollowsError(Trouble.DIVERGED, at, UpstreamPosition.behind(there if is_epoch else newest))
+
     def _raise_trouble(self, newest: Manifest, at: UpstreamPosition) -> None:
         why = trouble(newest, at)
         if why is not None:
-            raise NothingFollowsError(why, at)
+            instead = UpstreamPosition.behind(newest) if why is Trouble.DIVERGED else None
+            raise NothingFollowsError(why, at, instead)
 
     def _manifest(self, version: Version) -> Manifest | None:
         """What a reader needs of the manifest of that version in the stream's lineage; None if it was removed."""

@@ -198,7 +198,7 @@ class _Fork:
         So far the origin has kept it, if it can go back to the epoch.
         """
         upstream = ManifestChain(stream_folder(self._root, consumed.stream), self._origin.clock, self._origin.patience)
-        at = UpstreamPosition(consumed.uuid, consumed.epoch)
+        at = UpstreamPosition.from_consumed(consumed)
         try:
             log = UpstreamLog(upstream, consumed.stream)
             log.check(at)

@@ -274,3 +274,31 @@ def test_each_position_has_one_way_on(
 ) -> None:
     assert judge(DeliveryMode.UPSERT, there, known, trouble) == upsert
     assert judge(DeliveryMode.APPEND, there, known, trouble) == append
+
+
+@MODES
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_store_restored_from_a_backup_is_delivered_again_or_stops(
+    tmp_path: Path, mode: DeliveryMode, whole: bool
+) -> None:
+    """Case 20: the destination is ahead, and the stream reaches the number of its position again, with other rows."""
+    delivering = delivered_once(tmp_path, mode)
+    store, backup = tmp_path / "store", tmp_path / "backup"
+    shutil.copytree(store, backup)
+    delivering.stream.commit(departures({"UA": [10.0]}))
+    delivering.deliver()
+    before = delivering.delivered()
+    restored = store if whole else store / "delays"
+    shutil.rmtree(restored)
+    shutil.copytree(backup if whole else backup / "delays", restored)
+    delivering.stream = MadeStream(delivering.url, "delays", retained=20)
+    for carrier in ("DL", "B6"):
+        delivering.stream.commit(departures({carrier: [7.0]}))
+        if mode is DeliveryMode.UPSERT:
+            delivering.deliver()
+            assert delivering.delivered() == delivering.table()
+            continue
+        both = r'restored from a backup: nothing was written.*position={.*"epoch": 4, "nonce": .*}, there={.*"nonce": '
+        with pytest.raises(IncompatibleStateError, match=both):
+            delivering.deliver()
+        assert delivering.delivered() == before

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dagster_ckpt.ids import Epoch, StreamUuid, Term, Version
+from dagster_ckpt.ids import Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.epochs.upstream import (
     FORMAT,
     Trouble,
@@ -44,7 +44,18 @@ def read(stream: str, position: UpstreamPosition | None, ordinal: int = 0) -> So
     return SourcePosition(Identity(FORMAT, stream, ordinal=ordinal), current=current)
 
 
-@pytest.mark.parametrize("position", [at(0), at(41), at(41, 3, 8), at(41, 8, 8), replace(at(41, 3, 8), term=Term(5))])
+@pytest.mark.parametrize(
+    "position",
+    [
+        at(0),
+        at(41),
+        at(41, 3, 8),
+        at(41, 8, 8),
+        replace(at(41, 3, 8), term=Term(5)),
+        replace(at(41), nonce=Nonce("c3")),
+        replace(at(41, 3, 8), nonce=Nonce("c3")),
+    ],
+)
 def test_a_position_survives_its_text(position: UpstreamPosition) -> None:
     assert decode(position.encode()) == position
 
@@ -64,6 +75,7 @@ def test_the_text_of_a_position_has_no_needless_fields() -> None:
         '{"uuid": "a", "epoch": true}',
         '{"uuid": "a", "epoch": 1, "more": 1}',
         '{"uuid": "a", "epoch": 1, "part": 1, "parts": 2}',
+        '{"uuid": "a", "epoch": 1, "nonce": 7}',
         "not JSON",
     ],
 )
@@ -86,7 +98,16 @@ def test_a_consumed_epoch_that_the_upstream_builds_on_is_no_trouble() -> None:
 
 def test_a_consumed_epoch_that_the_upstream_has_left_behind_is_trouble() -> None:
     assert trouble(newest(9, (4, 6)), at(5)) is Trouble.ROLLED_BACK
-    assert trouble(newest(3), at(5)) is Trouble.ROLLED_BACK
+    assert trouble(newest(3, (4, 9)), at(5)) is Trouble.ROLLED_BACK
+
+
+def test_a_consumed_epoch_that_the_upstream_does_not_have_is_trouble() -> None:
+    there = replace(newest(9), shown_nonce=Nonce("c3"))
+    assert trouble(there, at(12)) is Trouble.DIVERGED
+    assert trouble(there, replace(at(9), nonce=Nonce("d4"))) is Trouble.DIVERGED
+    assert trouble(there, replace(at(9), nonce=Nonce("c3"))) is None
+    assert trouble(there, at(9)) is None, "a position of an earlier release"
+    assert trouble(newest(9), replace(at(9), nonce=Nonce("d4"))) is None, "an earlier release opened the stream"
 
 
 def test_another_stream_under_the_same_name_is_trouble() -> None:
@@ -108,6 +129,12 @@ def test_what_was_consumed_is_listed_once_for_each_upstream() -> None:
 def test_an_upstream_that_is_read_in_two_ways_is_listed_once_where_they_agree() -> None:
     sources = [read("b", at(7)), read("b", at(7), ordinal=1)]
     assert consumed_in_each_way(sources) == (Consumed("b", UP, Epoch(7)),)
+
+
+def test_what_was_consumed_names_the_nonce_of_the_epoch() -> None:
+    [consumed] = consumed_of([read("b", replace(at(7), nonce=Nonce("c3")))])
+    assert consumed == Consumed("b", UP, Epoch(7), Nonce("c3"))
+    assert UpstreamPosition.from_consumed(consumed) == replace(at(7), nonce=Nonce("c3"))
 
 
 def test_a_stream_is_being_created_until_the_last_snapshot_is_read_to_its_end() -> None:

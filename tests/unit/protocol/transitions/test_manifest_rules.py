@@ -178,6 +178,8 @@ def test_what_the_edits_make_breaks_no_rule() -> None:
 BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("numbers_agree", SECOND, THIRD, lambda m: replace(m, term=Term(9))),
     ("numbers_agree", THIRD, OPENED, lambda m: replace(m, epoch=Epoch(9))),
+    ("an_epoch_has_one_nonce", SECOND, THIRD, lambda m: replace(m, shown_nonce=SECOND.nonce)),
+    ("an_opening_shows_what_was_there", THIRD, OPENED, lambda m: replace(m, shown_nonce=SECOND.nonce)),
     ("an_epoch_has_its_own_number", SECOND, THIRD, lambda m: replace(m, epoch=Epoch(2))),
     ("an_epoch_has_its_own_number", THIRD, OPENED, lambda m: replace(m, epoch=Epoch(4))),
     (

@@ -462,3 +462,30 @@ def test_an_upstream_rolled_back_to_between_two_positions_is_reported(pair: Pair
     with pytest.raises(IncompatibleStateError, match=r"rolled back.*consumed=5, newest=4") as raised:
         pair.upstreams().check(pair.down.manifest)
     assert "goes back as well" not in str(raised.value), "no epoch has read only the upstream's lineage in both ways"
+
+
+def test_an_upstream_restored_from_a_backup_is_reported_with_both_epochs(pair: Pair) -> None:
+    pair.feed(1)
+    backup = {name: pair.root.get(name) for name in pair.root.list("up")}
+    pair.feed(2)
+    for version in (2, 3):
+        shown = pair.chain("up").read(Version(version))
+        position = SourcePosition(
+            IDENTITY,
+            UpstreamPosition.behind(shown).encode(),
+            pair.down.manifest.sources[0].current if pair.down.manifest.sources else None,
+        )
+        pair.down.commit(an_edit(pair.down.manifest, sources=(position,)))
+    pair.up.close("done")
+    for name in list(pair.root.list("up")):
+        pair.root.delete(name)
+        if name in backup:
+            pair.root.put_if_absent(name, backup[name])
+    lost = UpstreamPosition.from_consumed(pair.down.manifest.consumed[0]).nonce
+    pair.up = pair.opened("up")
+    pair.feed(2)
+    newest = pair.up.manifest
+    both = rf"consumed=3 \({lost}\), there={newest.epoch} \({newest.nonce}\)"
+    error = rf"restored from a backup: .*rollback down --epoch 2` goes back as well.*{both}"
+    with pytest.raises(IncompatibleStateError, match=error):
+        pair.prepare()

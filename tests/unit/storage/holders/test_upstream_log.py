@@ -22,6 +22,8 @@ from tests.worlds.clock import StillClock
 from tests.worlds.manifests import a_change, a_run
 from tests.worlds.streams import a_store, an_edit, an_opening
 
+FOLDERS = ("manifest", "lease")
+
 
 class Upstream:
     """A stream whose epochs another follows. Version 1 opens it: its first epoch is 2."""
@@ -47,7 +49,20 @@ class Upstream:
         return ManifestChain(self.store, self.clock)
 
     def at(self, epoch: int) -> UpstreamPosition:
+        """A position as earlier releases wrote it."""
         return UpstreamPosition(self.writer.manifest.uuid, Epoch(epoch))
+
+    def backup(self) -> dict[str, bytes]:
+        return {name: self.store.get(name) for folder in FOLDERS for name in self.store.list(folder)}
+
+    def restore(self, backup: dict[str, bytes]) -> None:
+        """Put a backup back while no writer is alive."""
+        self.writer.close("done")
+        for name in {*self.backup(), *backup}:
+            self.store.delete(name)
+            if name in backup:
+                self.store.put_if_absent(name, backup[name])
+        self.open()
 
     def following(self, epoch: int, epochs_max: int = 100, until: int | None = None) -> list[int]:
         found = self.log.following(self.at(epoch), epochs_max, None if until is None else Epoch(until))
@@ -210,3 +225,58 @@ def test_a_stream_created_again_during_a_read_returns_nothing(up: Upstream) -> N
     with pytest.raises(NothingFollowsError) as refused:
         log.following(at, 100)
     assert refused.value.trouble is Trouble.RECREATED
+
+
+def test_a_position_in_an_epoch_that_a_restored_stream_does_not_have_is_reported(up: Upstream) -> None:
+    """Whatever the stream has at the number now: no epoch yet, an opening, another epoch, perhaps an old one."""
+    up.commit(2)
+    backup = up.backup()
+    up.commit(2)
+    ahead = [UpstreamPosition.behind(up.chain.read(Version(version))) for version in (4, 5)]
+    kept = UpstreamPosition.behind(up.chain.read(Version(3)))
+    up.restore(backup)  # version 4 opens it
+    for _ in range(4):
+        for at in ahead:
+            for ask in (up.log.check, lambda at: up.log.following(at, 1)):
+                with pytest.raises(NothingFollowsError) as caught:
+                    ask(at)
+                newest = UpstreamPosition.behind(up.writer.manifest)
+                there = UpstreamPosition.behind(up.chain.read(Version(5))) if at.epoch == 5 <= newest.epoch else newest
+                assert (caught.value.trouble, caught.value.instead) == (Trouble.DIVERGED, there)
+                assert at.encode() in str(caught.value)
+                assert there.encode() in str(caught.value)
+        assert up.log.check(kept).epoch == up.writer.manifest.epoch
+        up.commit(1)
+
+
+def test_a_reader_that_lives_through_a_restore_never_mixes_two_histories(up: Upstream) -> None:
+    up.commit(2)
+    backup = up.backup()
+    up.commit(3)
+    log, at = up.log, UpstreamPosition.behind(up.chain.read(Version(2)))
+    assert [each.epoch for each in log.following(at, 3)] == [3, 4, 5]
+    up.restore(backup)
+    up.commit(4)
+    with pytest.raises(NothingFollowsError) as caught:
+        log.following(at, 9)
+    assert caught.value.trouble is Trouble.DIVERGED
+    assert [each.epoch for each in up.log.following(at, 9)] == [3, 5, 6, 7, 8]
+
+
+def test_an_epoch_keeps_its_nonce_through_openings_rollbacks_and_pins(up: Upstream) -> None:
+    up.commit(3)
+    third = up.chain.read(Version(3))
+    at = UpstreamPosition.behind(third)
+    assert at.nonce == third.nonce
+    for from_epoch in (3, None, None):
+        up.open(from_epoch)
+        assert UpstreamPosition.behind(up.writer.manifest) == at
+        assert up.log.check(at).epoch == 3
+    up.commit(1)
+    assert [each.epoch for each in up.log.following(at, 9)] == [8]
+
+
+def test_a_position_without_a_nonce_is_followed_by_its_number(up: Upstream) -> None:
+    up.commit(4)
+    assert up.following(3) == [4, 5]
+    assert up.log.following(up.at(3), 9)[-1].epoch_nonce == up.writer.manifest.nonce
