@@ -61,6 +61,15 @@ def test_a_continuous_run_takes_in_what_arrives_until_its_time_is_up(
     drop(inbox, 0, pa.table({"k": ["a"]}))
     stream.clock = clock = ClockAhead()
     ticks: list[None] = []
+    triggers: list[str] = []
+    start = DataStreamWriter.start
+
+    def seen(writer: DataStreamWriter) -> StreamingQuery:
+        query = start(writer)
+        triggers.append(str(query._jsq.streamingQuery().trigger()))
+        return query
+
+    monkeypatch.setattr(DataStreamWriter, "start", seen)
 
     def on_commit(epoch: CommittedEpoch) -> None:
         stream.epochs.append(epoch)
@@ -76,6 +85,7 @@ def test_a_continuous_run_takes_in_what_arrives_until_its_time_is_up(
     assert ticks
     assert lease_of(stream)["closed"] == "run_for"
     assert list((tmp_path / "scratch").iterdir()) == []
+    assert triggers == ["ProcessingTimeTrigger(100)"], "the interval of the asset, in milliseconds"
 
 
 def test_a_stopped_run_finishes_the_epoch_in_progress(stream: StreamUnderTest, inbox: Path) -> None:

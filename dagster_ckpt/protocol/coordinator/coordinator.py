@@ -12,6 +12,7 @@ have happened, so only its outcome counts.
     any other     BeginWithoutWork         in progress   CommitManifest, of ACKs that have nothing in them
     in progress   ShardAcked, pending      in progress   (the shard is no longer pending in that step)
     in progress   ShardAcked, a second     failed        GiveUp: two attempts were mixed, neither can be trusted
+    in progress   ShardAcked, later epoch  failed        GiveUp: that epoch was never begun, so no task can have made it
     in progress   ShardDeclined            failed        GiveUp
     in progress   TimedOut, Aborted        failed        GiveUp
     in progress   JobEnded, some pending   failed        GiveUp: no reply from them is a decline
@@ -22,9 +23,10 @@ have happened, so only its outcome counts.
     failed        TryFailed                failed        (counted already)
     idle, compl.  TryFailed                failed        (counted: no epoch had begun)
 
-An event that names another epoch than the one in work, or comes when none is, changes nothing: it is a late reply to
-one that was given up. No number is begun twice, so a late reply is never taken for one of the next try. To begin while
-an epoch is in work, to begin a number again, or to report a commit that was not requested is a bug in our code.
+Any other event that names another epoch than the one in work, or comes when none is, changes nothing: it is a late
+reply to one that was given up. No number is begun twice, so a late reply is never taken for one of the next try. To
+begin while an epoch is in work, to begin a number again, or to report a commit that was not requested is a bug in our
+code.
 """
 
 from dataclasses import dataclass, field, replace
@@ -134,8 +136,7 @@ def step(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
         case _ if state.phase is Phase.IN_PROGRESS and event.epoch == state.epoch:
             return _committing(state, event) if state.committing else _working(state, event)
         case _:
-            assert not isinstance(event, Committed), f"no commit of this epoch was requested. {event=}"
-            return state, []  # a late reply to an epoch that was given up
+            return _other_epoch(state, event)
 
 
 def error_of(epoch: Epoch, failure: Failure) -> CheckpointError:
@@ -165,6 +166,16 @@ def _try_failed(state: Coordinator, reason: str) -> tuple[Coordinator, list[Effe
     failure = Failure(FailureKind.ABORTED, reason)
     failed, effects = _given_up(state, failure)
     return failed, effects if state.phase is Phase.IN_PROGRESS else []
+
+
+def _other_epoch(state: Coordinator, event: EpochEvent) -> tuple[Coordinator, list[Effect]]:
+    """An event of another epoch than the one in work, or while none is."""
+    assert not isinstance(event, Committed), f"no commit of this epoch was requested. {event=}"
+    collecting = state.phase is Phase.IN_PROGRESS and not state.committing
+    if isinstance(event, ShardAcked) and event.epoch > state.epoch and collecting:
+        where = (event.ack.shard,), (event.ack.host,)
+        return _given_up(state, Failure(FailureKind.DECLINED, "an ACK of an epoch that was never begun", *where))
+    return state, []  # a late reply to an epoch that was given up
 
 
 def _working(state: Coordinator, event: EpochEvent) -> tuple[Coordinator, list[Effect]]:

@@ -5,6 +5,7 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator, CoordinatorOptions
 from dagster_ckpt.protocol.coordinator.coordinator import Phase
+from dagster_ckpt.protocol.coordinator.coordinator_events import Failure, FailureKind
 from tests.worlds.manifests import a_change
 
 E = Epoch(5)
@@ -62,6 +63,59 @@ def test_an_epoch_is_due_once_an_interval_has_gone_without_one() -> None:
     assert coordinator.quiet_ms(now_ms=1_030) == 30
 
 
+def test_the_first_interval_begins_with_the_coordinator_not_with_the_clock() -> None:
+    coordinator = CheckpointCoordinator(2, CoordinatorOptions(100, 5_000), now_ms=1_000)
+    assert [coordinator.should_checkpoint(now_ms) for now_ms in (1_000, 1_099, 1_100)] == [False, False, True]
+    assert coordinator.quiet_ms(now_ms=1_000) == 0
+
+
+def test_a_second_epoch_is_not_begun_while_one_is_in_work() -> None:
+    coordinator = a_coordinator()
+    coordinator.begin(E)
+    coordinator.ack(E, ShardAck(Shard(0)))
+    for begin in (coordinator.begin, coordinator.begin_without_work):
+        with pytest.raises(AssertionError, match=r"one epoch at a time\. in_work=5, asked=6"):
+            begin(Epoch(6))
+    coordinator.ack(E, ShardAck(Shard(1)))
+    assert [ack.shard for ack in coordinator.end_job(E)] == [0, 1], "the one in work goes on"
+
+
+def test_an_epoch_with_an_ack_of_one_never_begun_is_not_committed() -> None:
+    coordinator = a_coordinator()
+    coordinator.begin(E)
+    for shard in range(2):
+        coordinator.ack(Epoch(6), ShardAck(Shard(shard), host="host-9"))
+        coordinator.ack(E, ShardAck(Shard(shard)))
+    with pytest.raises(CheckpointDeclinedError, match=r"never begun, epoch=5, shards=\[0\], hosts=\['host-9'\]"):
+        coordinator.end_job(E)
+    assert coordinator.failures_in_a_row == 1
+
+
+def test_each_step_of_a_shard_must_be_acked() -> None:
+    one, two = a_coordinator(), CheckpointCoordinator(2, CoordinatorOptions(100, 5_000), now_ms=0, steps=2)
+    for coordinator in (one, two):
+        coordinator.begin(E)
+        for shard in range(2):
+            coordinator.ack(E, ShardAck(Shard(shard)))
+    assert (one.pending, two.pending) == (frozenset(), frozenset({Shard(0), Shard(1)}))
+
+
+def test_why_an_epoch_was_given_up_is_kept() -> None:
+    coordinator = a_coordinator()
+    coordinator.begin(Epoch(1))
+    coordinator.decline(Epoch(1), Shard(1), "host-1", "disk full")
+    assert coordinator.failure == Failure(FailureKind.DECLINED, "disk full", (Shard(1),), ("host-1",))
+    coordinator.begin(Epoch(2))
+    coordinator.abort("the Dagster run ends")
+    assert coordinator.failure == Failure(FailureKind.ABORTED, "the Dagster run ends")
+    coordinator.begin_without_work(Epoch(3))
+    coordinator.fail_commit(Epoch(3), "fenced")
+    assert coordinator.failure == Failure(FailureKind.NOT_COMMITTED, "fenced")
+    coordinator.begin(Epoch(4))
+    coordinator.fail_try("the query has failed")
+    assert coordinator.failure == Failure(FailureKind.ABORTED, "the query has failed")
+
+
 def test_an_epoch_without_work_does_not_put_off_the_next() -> None:
     coordinator = a_coordinator()
     acks = coordinator.begin_without_work(E)
@@ -113,7 +167,9 @@ def test_an_epoch_that_was_given_up_has_no_acks_to_commit(given_up: str) -> None
             coordinator.abort("the Dagster run ends")
         case "reset":
             coordinator.reset(2, now_ms=0)
-    with pytest.raises(CheckpointDeclinedError):
+    reasons = {"decline": "disk full", "abort": "the Dagster run ends", "reset": "the stream was opened again"}
+    reason = reasons.get(given_up, "the job ended without a reply from them")
+    with pytest.raises(CheckpointDeclinedError, match=f"reason={reason}, epoch=5"):
         coordinator.end_job(E)
 
 

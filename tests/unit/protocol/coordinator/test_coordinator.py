@@ -67,9 +67,22 @@ def test_an_epoch_in_which_all_goes_well() -> None:
     assert (state.completed_count, state.pending) == (1, frozenset())
 
 
-def test_an_ack_of_another_epoch_is_ignored() -> None:
-    state, _ = after(Begin(E), ack(0, epoch=4), ack(1, epoch=6))
-    assert state.pending == TWO
+def test_a_late_ack_of_an_earlier_epoch_is_ignored() -> None:
+    state, effects = after(Begin(E), ack(0, epoch=4), ack(1, epoch=4))
+    assert (state.phase, state.pending, effects) == (Phase.IN_PROGRESS, TWO, [])
+    assert after(Begin(E), Aborted(E, ""), ack(1, epoch=6)) == after(Begin(E), Aborted(E, ""), ack(1))
+
+
+def test_an_ack_of_an_epoch_that_was_never_begun_fails_the_one_in_work() -> None:
+    state, effects = after(Begin(E), ack(0), ack(1, epoch=6))
+    why = Failure(FailureKind.DECLINED, "an ACK of an epoch that was never begun", (Shard(1),), ("host-1",))
+    assert (state.phase, effects) == (Phase.FAILED, [GiveUp(E, why, 1)])
+
+
+def test_files_of_earlier_epochs_do_not_count_as_written() -> None:
+    runs = ShardRuns("total", (a_run(1, 5, 0), a_run(1, 2, 0), a_run(1, 3, 0)))
+    state, _ = after(Begin(E), ShardAcked(E, ShardAck(Shard(0), (runs,))))
+    assert state.total_bytes == a_run(1, 5, 0).bytes
 
 
 def test_a_shard_that_acks_twice_fails_the_epoch_and_both_hosts_are_named() -> None:
@@ -81,8 +94,9 @@ def test_a_shard_that_acks_twice_fails_the_epoch_and_both_hosts_are_named() -> N
 
 
 def test_an_unknown_shard_fails_the_epoch() -> None:
-    state, _ = after(Begin(E), ack(2))
-    assert state.phase is Phase.FAILED
+    state, effects = after(Begin(E), ack(2))
+    why = Failure(FailureKind.DECLINED, "an unknown shard", (Shard(2),), ("host-1",))
+    assert (state.phase, effects) == (Phase.FAILED, [GiveUp(E, why, 1)])
 
 
 def test_a_job_that_ends_without_a_reply_of_some_shard_is_a_decline() -> None:
@@ -118,7 +132,7 @@ def test_what_goes_wrong_before_the_create_gives_the_epoch_up_at_once(event: Eve
 
 
 @pytest.mark.parametrize(
-    "event", [ShardDeclined(E, Shard(1), "h", "r"), TimedOut(E), Aborted(E, "r"), JobEnded(E), ack(0)]
+    "event", [ShardDeclined(E, Shard(1), "h", "r"), TimedOut(E), Aborted(E, "r"), JobEnded(E), ack(0), ack(0, epoch=6)]
 )
 def test_once_the_manifest_is_being_created_only_its_outcome_counts(event: Event) -> None:
     state, effects = after(Begin(E), ack(0), ack(1), JobEnded(E), event)
@@ -131,7 +145,7 @@ def test_a_create_that_failed_gives_the_epoch_up() -> None:
     state, effects = after(Begin(E), ack(0), ack(1), JobEnded(E), CommitFailed(E, "fenced"))
     assert state.phase is Phase.FAILED
     assert effects == [GiveUp(E, Failure(FailureKind.NOT_COMMITTED, "fenced"), 1)]
-    assert state.completed_count == 0
+    assert (state.completed_count, state.committing) == (0, False)
 
 
 def test_failures_in_a_row_are_counted_until_an_epoch_completes() -> None:
@@ -178,6 +192,7 @@ def test_a_new_term_drops_the_epoch_in_work_and_may_have_other_shards(before: tu
     known, _ = after(*before)
     state, effects = step(known, Reset(frozenset({Shard(0)})))
     assert (state.phase, state.pending, state.failure, effects) == (Phase.IDLE, frozenset(), None, [])
+    assert (state.acks, state.total_bytes, state.committing) == ({}, 0, False)
     assert state.failures_in_a_row == known.failures_in_a_row
     state, effects = step(state, Begin(Epoch(6)))
     assert effects == [Work(Epoch(6), frozenset({Shard(0)}))]
@@ -188,9 +203,9 @@ def test_an_epoch_without_work_is_committed_at_once_with_empty_acks() -> None:
     assert effects == [CommitManifest(E, (ShardAck(Shard(0)), ShardAck(Shard(1))))]
     assert (state.pending, state.total_bytes, state.worked) == (frozenset(), 0, False)
     state, _ = step(state, Committed(E))
-    assert (state.phase, state.completed_count) == (Phase.COMPLETED, 1)
+    assert (state.phase, state.completed_count, state.committing) == (Phase.COMPLETED, 1, False)
     state, _ = step(state, Begin(Epoch(6)))
-    assert (state.pending, state.worked) == (TWO, True)
+    assert (state.pending, state.worked, state.committing) == (TWO, True, False)
 
 
 @pytest.mark.parametrize(
@@ -207,9 +222,12 @@ def test_an_epoch_without_work_is_committed_at_once_with_empty_acks() -> None:
     ],
 )
 def test_a_failed_try_counts_once_in_whatever_phase_it_ends(events: tuple[Event, ...], failures: int) -> None:
-    state, _ = after(*events)
-    state, _ = step(state, TryFailed("the query has failed"))
+    before, _ = after(*events)
+    state, effects = step(before, TryFailed("the query has failed"))
     assert (state.phase, state.failures_in_a_row) == (Phase.FAILED, failures)
+    why = Failure(FailureKind.ABORTED, "the query has failed")
+    assert effects == ([GiveUp(E, why, failures)] if before.phase is Phase.IN_PROGRESS else [])
+    assert before.phase is Phase.FAILED or state.failure == why
     assert step(state, TryFailed("again")) == (state, [])
 
 
