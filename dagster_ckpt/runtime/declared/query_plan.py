@@ -185,6 +185,12 @@ def has_pattern(session: SparkSession, plan: Any, pattern: str) -> bool:
     return bool(plan.containsPattern(getattr(patterns, pattern)()))
 
 
+def with_functions_replaced(session: SparkSession, plan: Any) -> Any:
+    """The plan with functions that Spark makes of others, such as `to_timestamp` of a cast, as these."""
+    rule = java_class(session, "org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$")
+    return getattr(rule, "MODULE$").apply(plan)
+
+
 def is_leaf(node: Any) -> bool:
     """Whether nothing is below the node of a plan."""
     return bool(node.children().isEmpty())

@@ -11,7 +11,15 @@ from py4j.java_gateway import is_instance_of
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of, kind_of, plan_of, texts_of
+from dagster_ckpt.runtime.declared.moments import moment_in
+from dagster_ckpt.runtime.declared.query_plan import (
+    columns_of,
+    each_of,
+    kind_of,
+    plan_of,
+    texts_of,
+    with_functions_replaced,
+)
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.jvm import java_class, java_session
 
@@ -19,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField
 
-OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
-"""Expressions that Spark calls deterministic, because they are within one micro-batch."""
 _OF_ANOTHER_TABLE = ("ScalarSubquery", "InSubquery", "Exists")
 """Expressions that read other rows, which may change."""
 _ROW_BY_ROW = {
@@ -126,7 +132,8 @@ class RowWork:
                     "different when the row goes than when it came: use the row's values only, and join streams by a "
                     f"step. found={node.kind}, work={text}"
                 )
-            for expression in node.expressions:
+            written_out = with_functions_replaced(self._worked.sparkSession, node.node)
+            for expression in _Node(node.kind, written_out).expressions:
                 _check_expression(expression, text)
 
     def check_partitions(self) -> None:
@@ -264,7 +271,8 @@ def _check_expression(expression: _Expression, text: str) -> None:
             "others when a row goes than when it came: use the row's values only. "
             f"condition={text}"
         )
-    if not names.isdisjoint(OF_THE_MOMENT) or not expression.expression.deterministic():
+    of_the_moment = any(moment_in(kind, part) is not None for kind, part in expression.parts)
+    if of_the_moment or not expression.expression.deterministic():
         raise InvalidPipelineError(
             "the upstream table updates and deletes rows, and this condition may say one thing of a row when it comes "
             "and another when it goes: use the row's values only, not the time of day or chance. "

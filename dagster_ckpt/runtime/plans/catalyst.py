@@ -25,6 +25,7 @@ from dagster_ckpt.runtime.declared.query_plan import (
     nodes,
     plan_of,
     texts_of,
+    with_functions_replaced,
 )
 from dagster_ckpt.runtime.spark.jvm import java_class, scala_seq
 
@@ -151,6 +152,13 @@ class Catalyst:
             yield node
             for each in each_of(node.subqueries()):
                 yield from self.with_subqueries(each)
+
+    def with_functions_replaced(self, plan: Node) -> Iterator[Node]:
+        """As `with_subqueries`, where functions that Spark makes of others are these."""
+        for node in nodes(with_functions_replaced(self.session, plan)):
+            yield node
+            for each in each_of(node.subqueries()):
+                yield from self.with_functions_replaced(each)
 
     def expressions_of(self, node: Node) -> Iterator[Expression]:
         """The expressions of a node, and those within them."""

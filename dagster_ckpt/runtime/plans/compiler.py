@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
+from dagster_ckpt.runtime.declared.moments import MAY_BE, moment_in
 from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, is_leaf, nodes
-from dagster_ckpt.runtime.declared.row_work import OF_THE_MOMENT
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.constants import constants, one_row
@@ -89,15 +89,17 @@ def _stream_of_plan(catalyst: Catalyst, plan: Node) -> Stream:
 
 def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
     # Asked of the plan as it was written: the optimizer makes a constant of the time of day.
-    if not catalyst.has_any(plan, "CURRENT_LIKE"):
-        return
-    for node in catalyst.with_subqueries(plan):
+    current = catalyst.has_any(plan, "CURRENT_LIKE")
+    for node in catalyst.with_functions_replaced(plan):
+        if not current and MAY_BE.search(str(node.expressions().mkString())) is None:
+            continue
         for each in catalyst.expressions_of(node):
-            if catalyst.kind(each) in OF_THE_MOMENT:
+            found = moment_in(catalyst.kind(each), each)
+            if found is not None:
                 with located(catalyst, each):
                     raise InvalidPipelineError(
                         "each row would have to change as time goes by: compare columns, or have the time of day in a "
-                        f"column of the source. found={each.sql()}"
+                        f"column of the source. found={found}"
                     )
 
 
