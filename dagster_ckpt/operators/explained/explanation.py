@@ -24,6 +24,7 @@ from dagster_ckpt.operators.rows.over import over
 from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets import distinct, set_operation, union_all
 from dagster_ckpt.operators.shared.checks.updating_checks import ROW_KEY, UPDATING, WHERE
+from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.late_rows import late_table
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate, window_of_table
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
@@ -82,7 +83,7 @@ class ExplainedInput:
 class ExplainedStep:
     """One step: what it does, reads and keeps. `appends`: no row that it emits changes or goes; None: it emits none.
 
-    Its watermark is `behind_us` microseconds behind the stream's.
+    Its watermark is `behind_us` microseconds behind the stream's. `meets_all`: it is a join without an equal key.
     """
 
     number: int
@@ -92,6 +93,7 @@ class ExplainedStep:
     keeps: tuple[Kept, ...]
     appends: bool | None
     behind_us: int = 0
+    meets_all: bool = False
 
     @property
     def lasting(self) -> tuple[Kept, ...]:
@@ -123,6 +125,8 @@ class ExplainedStep:
                 yield "size", sizes[kept.table]
         if not self.lasting:
             yield "keeps", "nothing between epochs"
+        if self.meets_all:
+            yield "cost", "each row meets all rows of the other input, in one task: the square of the rows"
         if self.behind_us:
             yield "watermark", f"{span(self.behind_us)} behind the stream's"
         if self.appends is not None:
@@ -182,6 +186,7 @@ def _step(number: int, stream: Pipeline, steps: Sequence[Pipeline]) -> Explained
         keeps=_kept(step),
         appends=None if step.delivers else step.appends,
         behind_us=stream.behind_us(number),
+        meets_all=step.operator == regular_join.NAME and keys_of_inputs(step) == ((regular_join.EVERY_ROW,),) * 2,
     )
 
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators.joins.regular.regular_join import EVERY_ROW
 from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of
 from dagster_ckpt.runtime.plans.catalyst import Expression, Node
-from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, is_column
+from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, is_column, meets_all
 from dagster_ckpt.runtime.plans.matches import beside_matches, not_in, with_flag
 from dagster_ckpt.runtime.plans.partitions import without_limit
 from dagster_ckpt.runtime.plans.parts import Part
@@ -24,6 +25,7 @@ _HOW = {
     "LeftSemi": "semi",
     "LeftAnti": "anti",
 }
+_GIVING_PAIRS = ("Inner", "Cross", "LeftOuter", "RightOuter", "FullOuter")
 _LEFT_STREAMS = ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti")
 _RIGHT_STREAMS = ("Inner", "Cross", "RightOuter")
 """What Spark joins a stream with a table by, row by row of the stream."""
@@ -43,11 +45,12 @@ def join_parts(compiler: "Compiler", node: Node) -> Part:
         return compiler.part(other)
     left_keys, right_keys, rest = catalyst.equi_join_of(node)
     keys = equal_columns(catalyst, left_keys, right_keys)
+    pairs_all = kind in _GIVING_PAIRS and meets_all(catalyst, node)
     if not left_keys:
         keys = [catalyst.parsed("1")], [catalyst.parsed("1")]
     if kind in ("LeftSemi", "LeftAnti"):
         node = catalyst.on(node, left, without_limit(catalyst, right, right_keys))
-    part = _by_keys(compiler, node, _HOW[kind], keys)
+    part = _by_keys(compiler, node, _HOW[kind], keys, pairs_all=pairs_all)
     return part if rest is None else part.then(lambda plan, _: catalyst.filtered(rest, plan), part.output)
 
 
@@ -72,14 +75,17 @@ def _as_other_nodes(compiler: "Compiler", node: Node, kind: str) -> Node | None:
     return None if rest is None or kind in ("Inner", "Cross") else beside_matches(compiler, node, kind)
 
 
-def _by_keys(compiler: "Compiler", node: Node, how: str, keys: Sequence[Sequence[Expression]]) -> Part:
-    """A join by equal keys alone; `keys` are those of both sides."""
+def _by_keys(
+    compiler: "Compiler", node: Node, how: str, keys: Sequence[Sequence[Expression]], *, pairs_all: bool
+) -> Part:
+    """A join by equal keys alone; `keys` are those of both sides. `pairs_all`: one constant is."""
     catalyst = compiler.catalyst
     # Both keys of an inner join have one value, and columns by one name are one in its output.
     one = [how == "inner" and all(is_column(catalyst, each) for each in pair) for pair in zip(*keys, strict=True)]
     sides = []
     for own, child, letter in zip(keys, each_of(node.children()), "lr", strict=True):
         key_names = [f"k{number}" if is_one else f"{letter}k{number}" for number, is_one in enumerate(one)]
+        key_names = [EVERY_ROW] if pairs_all else key_names
         columns = RowColumns.of(catalyst, list(zip(key_names, own, strict=True)), child.output(), letter)
         rows = compiler.part_that_streams(child).columns(columns.expressions, columns.names)
         sides.append((rows.key_by(*key_names), columns))

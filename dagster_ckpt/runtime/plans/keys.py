@@ -6,7 +6,7 @@ from typing import Any
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.exact_texts import has_exact_text, text_of, value_of
 
 FLOATS = ("float", "double")
@@ -50,6 +50,16 @@ class RowColumns:
             attributes.append(own[place])
             numbers.append(numbered[place])
         return cls(tuple(expressions), tuple(names), tuple(attributes), tuple(numbers))
+
+
+def meets_all(catalyst: Catalyst, join: Node) -> bool:
+    """Whether each row of either side of a join is compared with all of the other: no key is equal.
+
+    Not where a side is one row at most, or constants.
+    """
+    left_keys, _, _ = catalyst.equi_join_of(join)
+    sides = list(each_of(join.children()))
+    return not left_keys and not any(catalyst.has_at_most(1, each) or not each.isStreaming() for each in sides)
 
 
 def is_column(catalyst: Catalyst, expression: Expression) -> bool:

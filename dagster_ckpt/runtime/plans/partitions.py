@@ -11,7 +11,7 @@ from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nod
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.exact_texts import NESTED
-from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column
+from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column, meets_all
 from dagster_ckpt.runtime.plans.over_algebra import in_plainer_functions
 from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of
 from dagster_ckpt.runtime.plans.parts import Part, types_of
@@ -248,13 +248,35 @@ class _Rows:
 
 
 def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int, ties: Ties) -> Part:
-    catalyst, rows = compiler.catalyst, _Rows.of(compiler, _in_order_of_sort(compiler.catalyst, window))
+    catalyst, ordered = compiler.catalyst, _in_order_of_sort(compiler.catalyst, window)
+    if bound == 1 and not window.orderSpec().size():  # ORDER BY ... LIMIT 1 in a subquery, for each row outside
+        _refuse_as_of(compiler, ordered.child())
+    rows = _Rows.of(compiler, ordered)
     if not rows.by:  # LIMIT in a subquery, for each row outside
         raise _any_rows()
     made = rows.stream(compiler).top(bound, rows.by, ties=ties, rank="r")
     own = [*rows.output, call.toAttribute()]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes, call.toAttribute()))
     return part.then(lambda plan, beside: catalyst.project([*own, *beside], plan), own)
+
+
+def _refuse_as_of(compiler: "Compiler", rows: Node) -> None:
+    """Raise `InvalidPipelineError` where each row outside would meet every row of a stream that grows."""
+    catalyst = compiler.catalyst
+    while catalyst.kind(rows) in ("Project", "Filter"):
+        rows = rows.child()
+    if catalyst.kind(rows) != "Join" or not meets_all(catalyst, rows):
+        return
+    if any(compiler.part_that_streams(each).changes for each in each_of(rows.children())):
+        return
+    condition = catalyst.optional(rows.condition())
+    with located(catalyst, rows if condition is None else condition):
+        raise InvalidPipelineError(
+            "the newest row up to each row's time would compare it with all rows of a stream that grows: join by equal "
+            "keys and within a time, such as p.sku = o.sku AND p.at BETWEEN o.at - INTERVAL 7 DAYS AND o.at, and keep "
+            "row_number() OVER (PARTITION BY o.id ORDER BY p.at DESC) = 1. "
+            f"found=ORDER BY ... LIMIT 1 where {'' if condition is None else condition.sql()}"
+        )
 
 
 def _in_order_of_sort(catalyst: Catalyst, window: Node) -> Node:
