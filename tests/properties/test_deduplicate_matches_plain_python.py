@@ -77,10 +77,9 @@ class Oracle:
         if self.keep == "first":
             self._forget(watermark_us)
         for key, its in new.items():
-            if self.keep == "last":
-                self.kept[key] = best(
-                    [*its, *([self.kept[key]] if key in self.kept else [])], "last", self.times, self.by
-                )
+            if self.keep == "last" or self.by:
+                kept = [self.kept[key]] if key in self.kept else []
+                self.kept[key] = best([*its, *kept], self.keep, self.times, self.by)
             elif key not in self.kept:
                 self.kept[key] = best(its, "first", self.times, self.by)
                 out.append(self.kept[key])
@@ -114,7 +113,7 @@ def agree(stream: Stream, oracle: Oracle, cut: list[list[list[Row]]]) -> None:
 def operators(draw: st.DrawFn) -> tuple[Deduplicate, Oracle]:
     keep, times, expire_after_us = draw(st.sampled_from(["first", "last"])), draw(st.booleans()), draw(EXPIRIES)
     by = draw(st.sampled_from([(), (), ("s",), ("f", "v"), ("at", "s")]))
-    if keep == "last" and expire_after_us is not None and by[:1] != ("at",):
+    if expire_after_us is not None and (keep == "first" or by[:1] != ("at",)):
         by = ()
     times = times or (keep == "last" and not by) or expire_after_us is not None
     event_time = "at" if times else None

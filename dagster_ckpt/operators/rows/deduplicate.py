@@ -37,8 +37,8 @@ class Deduplicate:
 
     First: the row with the least event time in the epoch in which the key first arrives; rows of later epochs never
     replace it. Last: the row with the greatest event time of all epochs. `by` columns take precedence over the event
-    time, in their order. Ties are broken by the other columns (`RowChoice`), so the result does not depend on the order
-    or the batching of an epoch's rows.
+    time, in their order; by them the first row too is that of all epochs. Ties are broken by the other columns
+    (`RowChoice`), so the result does not depend on the order or the batching of an epoch's rows.
 
     After `expire_after_us` of event time a key expires, and a later row starts it again. The first rows are then an
     append-only table, with one row each time a key starts; the last rows leave the table. Rows below the watermark are
@@ -62,8 +62,7 @@ class Deduplicate:
         """Check the operator; raises `InvalidPipelineError`. The output has all columns of the input."""
         _check(keys, source.schema, keep, event_time, expire_after_us, late)
         _check_by(by, keys, source.schema, keep, event_time, expire_after_us)
-        order = tuple(dict.fromkeys((*by, *([] if event_time is None else [event_time]))))
-        rows = _rows(source.schema, keys, Keep(keep), order, event_time, expire_after_us)
+        rows = _rows(source.schema, keys, Keep(keep), by, event_time, expire_after_us)
         expiry_checks.check_names_are_free(source.schema, rows.added)
         kept_late = late_tables(late, [source], [event_time])
         pipeline = Pipeline(
@@ -165,7 +164,12 @@ def _check_by(
                 "order the rows of a key by columns other than the key's, each once. "
                 f"column={name}, by={', '.join(by)}, keys={', '.join(keys)}"
             )
-    if keep != Keep.LAST:
+    if keep == Keep.FIRST:
+        if by and expire_after_us is not None:
+            raise InvalidPipelineError(
+                "with expire_after the first row that is seen of a key comes out and stays, though a later epoch may "
+                f"have one that is earlier by= a column: leave one of the two out. by={', '.join(by)}"
+            )
         return
     if not by and event_time is None:
         raise InvalidPipelineError(
@@ -184,13 +188,16 @@ def _rows(
     schema: pa.Schema,
     keys: tuple[str, ...],
     keep: Keep,
-    order: tuple[str, ...],
+    by: tuple[str, ...],
     event_time: str | None,
     expire_after_us: int | None,
 ) -> KeptRows | FirstRows:
+    order = tuple(dict.fromkeys((*by, *([] if event_time is None else [event_time]))))
     if keep is Keep.LAST:
         return KeptRows.newest(schema, keys, order, expire_after_us)
+    if by:
+        return KeptRows.earliest(schema, keys, order)
     if expire_after_us is None:
-        return KeptRows.first(schema, keys, order)
+        return KeptRows.first_seen(schema, keys, order)
     assert event_time is not None, "checks require an event time for keys that expire"
-    return FirstRows(schema, keys, event_time, expire_after_us, order)
+    return FirstRows(schema, keys, event_time, expire_after_us)

@@ -39,7 +39,6 @@ class FirstRows(AppendOnlyTable):
     keys: tuple[str, ...]
     event_time: str
     expire_after_us: int
-    order: tuple[str, ...]
 
     @cached_property
     def seen(self) -> StateTableSpec:
@@ -100,7 +99,7 @@ class FirstRows(AppendOnlyTable):
 
     @property
     def _choice(self) -> RowChoice:
-        return RowChoice(self.keys, self.order, End.LEAST)
+        return RowChoice(self.keys, (self.event_time,), End.LEAST)
 
     def _forget(self, state: State, context: EpochContext) -> None:
         """Expire keys, before any row of the epoch is processed."""

@@ -25,7 +25,7 @@ FIRST_EPOCH = "_first_epoch"
 
 @dataclass(frozen=True)
 class KeptRows:
-    """The table `ROWS`, which is the stream's table: the newest or the first row of each key.
+    """The table `ROWS`, which is the stream's table: the newest, the earliest or the first seen row of each key.
 
     The newest row leaves it after its time to live, if there is one.
     """
@@ -36,10 +36,15 @@ class KeptRows:
     ttl: TimeToLive | None
 
     @classmethod
-    def first(cls, columns: pa.Schema, keys: tuple[str, ...], order: tuple[str, ...]) -> "KeptRows":
-        """The first row of each key by these columns, of an input with `columns`."""
+    def first_seen(cls, columns: pa.Schema, keys: tuple[str, ...], order: tuple[str, ...]) -> "KeptRows":
+        """The least row of each key by these columns, of the epoch in which the key first arrives."""
         spec = StateTableSpec(ROWS, columns.append(pa.field(FIRST_EPOCH, pa.int64(), nullable=False)), keys)
         return cls(spec, columns, RowChoice(keys, order, End.LEAST), None)
+
+    @classmethod
+    def earliest(cls, columns: pa.Schema, keys: tuple[str, ...], order: tuple[str, ...]) -> "KeptRows":
+        """The least row of each key by these columns, whatever epoch it arrived in."""
+        return cls(StateTableSpec(ROWS, columns, keys), columns, RowChoice(keys, order, End.LEAST), None)
 
     @classmethod
     def newest(
@@ -57,7 +62,7 @@ class KeptRows:
     @property
     def added(self) -> list[str]:
         """The columns that the state adds to those of the input."""
-        return [FIRST_EPOCH] if self._is_first else [] if self.ttl is None else [AT, HASH]
+        return [FIRST_EPOCH] if self._stays else [] if self.ttl is None else [AT, HASH]
 
     @property
     def logged(self) -> str:
@@ -107,17 +112,18 @@ class KeptRows:
         return changes_of_columns(touched, self.columns.names, self.spec.keys)
 
     @property
-    def _is_first(self) -> bool:
-        return self.choice.end is End.LEAST
+    def _stays(self) -> bool:
+        """Whether no row of a later epoch replaces the row of a key."""
+        return FIRST_EPOCH in self.spec.schema.names
 
     def _undecided(self, found: Found, context: EpochContext) -> Mask:
-        """Which keys may get another row than the one found: all except those with a first row of an earlier epoch."""
+        """Which keys may get another row than the one found: all except those with a row that stays."""
         undecided = np.ones(len(found.present), dtype=np.bool_)
-        if self._is_first:
+        if self._stays:
             epochs = flat(found.rows.column(FIRST_EPOCH)).to_numpy()
             undecided[found.present] = epochs == context.number
         return undecided
 
     def _state_rows(self, rows: pa.Table, context: EpochContext) -> pa.Table:
-        added = [pa.array(np.full(rows.num_rows, context.number, dtype=np.int64))] if self._is_first else []
+        added = [pa.array(np.full(rows.num_rows, context.number, dtype=np.int64))] if self._stays else []
         return pa.Table.from_arrays([*rows.columns, *added], schema=self.spec.schema)

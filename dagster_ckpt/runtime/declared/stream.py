@@ -457,7 +457,7 @@ class Stream:
         late: Literal["drop", "keep"] = "drop",
         on_end: Literal["keep", "flush"] = "keep",
     ) -> "Stream":
-        """One row of each key: the first one, or the newest by event time (`keep="last"`).
+        """One row of each key: the first one that is seen, or the newest by event time (`keep="last"`).
 
         If the rows are those of a table that updates and deletes them, the next row takes the place of one that is
         gone; the order is `by`, since such rows have no event time.
@@ -466,6 +466,7 @@ class Stream:
 
         `by` names columns that say which row is earlier in place of the event time, such as the version of a record:
         the first of them decides, then the next. Ties go by the event time, then by the other columns in their order.
+        With `"first"` an earlier row of a later epoch takes the place, so; without `by` the row seen first stays.
 
         With `expire_after` a key is forgotten that much event time after its row. With `"first"` the table then grows
         by a row for each life of a key; with `"last"` the row leaves the table.

@@ -248,6 +248,23 @@ def test_the_first_row_of_an_epoch_goes_by_the_columns_named_too() -> None:
     assert one.table() == [{"k": "a", "version": 1, "v": 1, "at": 9}]
 
 
+def test_an_earlier_row_of_a_later_epoch_takes_the_place_by_the_columns_named() -> None:
+    one = stream(VERSIONED, by=("version", "v"))
+    one.epoch(versioned(("a", 5, 1, 1)))
+    one.epoch(versioned(("a", 4, 9, 2)))
+    one.epoch(versioned(("a", 4, 8, 3)))
+    assert one.epoch(versioned(("a", 4, 8, 4), ("a", 6, 0, 0))) == [], (
+        "a later one that ties comes after by its columns"
+    )
+    assert one.table() == [{"k": "a", "version": 4, "v": 8, "at": 3}]
+
+
+def test_the_first_row_that_is_seen_stays_without_columns_named() -> None:
+    one = stream(VERSIONED, event_time="at")
+    one.epoch(versioned(("a", 5, 1, 9)))
+    assert one.epoch(versioned(("a", 4, 0, 1))) == []
+
+
 def test_a_changed_order_is_a_changed_pipeline_and_none_is_the_pipeline_of_before() -> None:
     def pipeline(*by: str) -> Pipeline:
         return Deduplicate.build(("k",), InputSpec((), VERSIONED), "last", "at", by=by).pipeline
@@ -269,6 +286,7 @@ def test_a_changed_order_is_a_changed_pipeline_and_none_is_the_pipeline_of_befor
             {"keep": "last", "by": ("version",), **EXPIRING},
             "a row that is newer by= another column may have an earlier one: .* by=version, event_time=at",
         ),
+        ({"by": ("version",), **EXPIRING}, "comes out and stays, .*: leave one of the two out. by=version"),
     ],
 )
 def test_an_order_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
