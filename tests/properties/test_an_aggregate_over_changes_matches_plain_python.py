@@ -118,18 +118,18 @@ def line(rows: list[Row], y: str, x: str) -> dict[str, float | None]:
     pairs, products = moment(rows, y, x)
     squares = [moment([{"v": pair[at]} for pair in pairs], "v", "v")[1] for at in (0, 1)]
     y2, x2 = squares
-    if len(pairs) < 2:
-        return dict.fromkeys(("corr", "slope", "intercept", "r2"))
-    if products is None or y2 is None or x2 is None:
+    if products is None:  # a value is not finite
         constant_y, constant_x = y2 == 0, x2 == 0
         unknown = None if constant_x else nan
         return {
-            "corr": None if constant_x or constant_y else nan,
+            "corr": None if len(pairs) < 2 else nan,
             "slope": unknown,
             "intercept": unknown,
             "r2": None if constant_x else 1.0 if constant_y else nan,
         }
-    n = len(pairs)
+    assert y2 is not None
+    assert x2 is not None
+    n = max(len(pairs), 1)
     slope = None if x2 == 0 else products / x2
     y_mean, x_mean = (sum((Fraction(pair[at]) for pair in pairs), Fraction(0)) / n for at in (0, 1))
     return {

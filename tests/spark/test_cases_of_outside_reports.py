@@ -1,6 +1,7 @@
 """Small inputs with right values that others found wrong, each after every epoch."""
 
 from collections import Counter
+from math import inf, nan
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,16 @@ CASES: dict[str, tuple[list[Changing], str, list[Row]]] = {
         [table("t", PAIRS, [(1, 5, None), (2, 7, 3)]), table("u", PAIRS, [(1, 5, None), (2, 7, 3)])],
         "SELECT a.id, b.id AS j FROM t a LEFT JOIN u b ON (a.x, a.y) = (b.x, coalesce(b.y, 0))",
         [(1, None), (2, 2)],
+    ),
+    "the slope of one row with infinities": (
+        [table("t", {"d": "wild", "f": "wild"}, [(inf, inf)])],
+        "SELECT regr_slope(d, f) AS x, regr_r2(d, f) AS r2, corr(d, f) AS none FROM t",
+        [(nan, nan, None)],
+    ),
+    "a constant beside an infinity": (
+        [table("t", {"d": "wild", "f": "wild"}, [(2.0, inf), (2.0, 1.5)])],
+        "SELECT corr(d, f) AS x, regr_intercept(d, f) AS y, regr_r2(d, f) AS one, regr_slope(f, d) AS none FROM t",
+        [(nan, nan, 1.0, None)],
     ),
 }
 

@@ -1,7 +1,7 @@
 """Random queries over random tables: after every epoch the stream's table is what Spark gives in batch."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,8 @@ from dagster_ckpt.errors import InvalidPipelineError
 from tests.spark.changing_tables import after_each_epoch, in_batch
 from tests.spark.rows_as_bags import nine_digits
 from tests.worlds.examples import TIMES
-from tests.worlds.queries.tables import COLUMNS, EPOCHS, tables
-from tests.worlds.queries.texts import comparisons_of_rows, queries
+from tests.worlds.queries.tables import COLUMNS, EPOCHS, Changing, tables
+from tests.worlds.queries.texts import OF_ALL_NUMBERS, comparisons_of_rows, queries
 
 WORLDS = 3 if TIMES == 1 else 150 * TIMES
 """`make properties` has TIMES = 20: 3,000 worlds of any query."""
@@ -46,11 +46,21 @@ def test_rows_are_compared_as_in_batch_whichever_side_may_have_nulls(spark: Spar
     check(spark, data, comparisons_of_rows)
 
 
+@given(data=st.data())
+@worlds(3 if TIMES == 1 else 30 * TIMES)
+def test_aggregates_of_nan_and_infinities_are_those_of_batch(spark: SparkSession, data: st.DataObject) -> None:
+    table = data.draw(tables("t", {"k": "boolean", "y": "wild", "x": "wild"}))
+    check_query(spark, {"t": table}, OF_ALL_NUMBERS)
+
+
 def check(spark: SparkSession, data: st.DataObject, query_over: Query) -> None:
     """A random query over random tables has, after each epoch, the rows that it has in batch."""
     names = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=2, max_size=5, unique=True))
-    world = {name: data.draw(tables(name)) for name in names}
-    query = data.draw(query_over({name: table.columns for name, table in world.items()}))
+    world = {name: data.draw(tables(name, COLUMNS[name])) for name in names}
+    check_query(spark, world, data.draw(query_over({name: table.columns for name, table in world.items()})))
+
+
+def check_query(spark: SparkSession, world: Mapping[str, Changing], query: str) -> None:
     note(query)
     try:
         expected = [in_batch(spark, world, query, epoch, nine_digits) for epoch in range(1, EPOCHS + 1)]

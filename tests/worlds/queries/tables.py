@@ -21,6 +21,7 @@ TYPES = {
     "double": pa.float64(),
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", "UTC"),
+    "wild": pa.float64(),
 }
 VALUES: dict[str, Sequence[object]] = {
     "int": [None, 0, 1, 1, 2, 3, -1],
@@ -30,6 +31,7 @@ VALUES: dict[str, Sequence[object]] = {
     "double": [None, 0.0, -0.0, 0.5, 1.5, -2.25, float("nan")],
     "boolean": [None, True, False],
     "timestamp": [None, *(datetime(2024, 1, 1, at, at, tzinfo=UTC) for at in (0, 1, 2, 3))],
+    "wild": [None, 0.0, -0.0, 1.5, 1.5, 2.0, float("nan"), float("inf"), float("-inf")],
 }
 COLUMNS = {
     "t0": {"k": "int", "s": "string", "d": "decimal"},
@@ -79,9 +81,8 @@ class Changing:
 
 
 @st.composite
-def tables(draw: st.DrawFn, name: str) -> Changing:
-    """One of `COLUMNS`, in one of three ways: rows only come, rows have a key, or rows may be equal and go."""
-    columns = COLUMNS[name]
+def tables(draw: st.DrawFn, name: str, columns: dict[str, str]) -> Changing:
+    """A table in one of three ways: rows only come, rows have a key, or rows may be equal and go."""
     kind = draw(st.sampled_from(["appends", "appends", "key", "bag"]))
     drawn = st.tuples(*(st.sampled_from(VALUES[type_]) for type_ in columns.values()))
     epochs: list[tuple[tuple[str, Row], ...]] = []

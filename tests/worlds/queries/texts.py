@@ -33,6 +33,25 @@ FRAMES = (
 )
 """Those of a function over a partition; None: the partition as a whole."""
 SUMMED = ("int", "decimal", "double")
+_OF_ONE = (
+    "sum", "avg", "min", "max", "median", "stddev", "stddev_pop", "variance", "var_pop", "skewness", "kurtosis",
+    "count", "approx_count_distinct",
+)  # fmt: skip
+_OF_TWO = (
+    "corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx", "regr_syy", "regr_sxy",
+    "regr_avgx", "regr_avgy", "regr_count",
+)  # fmt: skip
+OF_ALL_NUMBERS = f"""
+    SELECT k, {", ".join(f"{name}(y) AS {name}" for name in _OF_ONE)},
+        {", ".join(f"{name}(y, x) AS {name}" for name in _OF_TWO)},
+        {", ".join(f"{name}(x, y) AS {name}_turned" for name in _OF_TWO if name.startswith(("corr", "regr")))},
+        max_by(x, x) AS last, min_by(x, x) AS least, sum(DISTINCT y) AS kinds, avg(DISTINCT y) AS of_kinds,
+        count(DISTINCT y, x) AS pairs, percentile(y, array(0.1, 0.5, 1)) AS some, collect_set(y) IS NULL AS none,
+        mode() WITHIN GROUP (ORDER BY y) AS often, array_sort(collect_list(y)) AS all,
+        percentile_disc(0.3) WITHIN GROUP (ORDER BY y) AS third
+    FROM t GROUP BY GROUPING SETS ((k), ())
+"""
+"""Each aggregate of numbers, over `t (k, y, x)`."""
 
 
 @dataclass(frozen=True)

@@ -99,12 +99,19 @@ class Pairs:
         return or_null(pa.array(self._of_both(state, np.maximum(n - ddof, 1))), n > ddof)
 
     def correlation(self, state: Columns) -> pa.Array:
-        """Pearson's, a double; null for fewer than two rows, and where y or x is always the same."""
+        """Pearson's, a double; null for fewer than two rows, and where y or x is always the same.
+
+        NaN where a value is not finite, though the other column is always the same: 0 times NaN is not 0.
+        """
         y2, x2 = (self._around_mean(at, state) for at in (0, 1))
-        return or_null(pa.array(self._correlation(state, y2, x2)), (self._n(state) > 1) & (y2 != 0) & (x2 != 0))
+        root = _root_of_product(y2, x2)
+        return or_null(pa.array(self._correlation(state, root)), (self._n(state) > 1) & (root != 0))
 
     def slope(self, state: Columns) -> pa.Array:
-        """Of the line that fits y by x best, a double; null where x is always the same."""
+        """Of the line that fits y by x best, a double; null where x is always the same, as it is in one row.
+
+        NaN where x is not finite, even in one row: its distance from the mean is not 0 then.
+        """
         slope, is_line = self._slope(state)
         return or_null(pa.array(slope), is_line)
 
@@ -119,18 +126,18 @@ class Pairs:
     def r2(self, state: Columns) -> pa.Array:
         """How well that line fits, a double; null where x is always the same, 1 where only y is."""
         y2, x2 = (self._around_mean(at, state) for at in (0, 1))
-        found = np.where(y2 == 0, 1.0, self._correlation(state, y2, x2) ** 2)
-        return or_null(pa.array(found), (self._n(state) > 1) & (x2 != 0))
+        found = np.where(y2 == 0, 1.0, self._correlation(state, _root_of_product(y2, x2)) ** 2)
+        return or_null(pa.array(found), x2 != 0)
 
-    def _correlation(self, state: Columns, y2: Doubles, x2: Doubles) -> Doubles:
+    def _correlation(self, state: Columns, root: Doubles) -> Doubles:
         with np.errstate(divide="ignore", invalid="ignore"):
-            found: Doubles = self._of_both(state) / _root_of_product(y2, x2)
+            found: Doubles = self._of_both(state) / root
         return found
 
     def _slope(self, state: Columns) -> tuple[Doubles, Mask]:
         x2 = self._around_mean(1, state)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return self._of_both(state) / x2, (self._n(state) > 1) & (x2 != 0)
+            return self._of_both(state) / x2, x2 != 0
 
     def _n(self, state: Columns) -> Positions:
         n: Positions = state[self.count.name].to_numpy()
