@@ -70,6 +70,21 @@ def test_upstream_streams_are_batches_of_their_rows_or_changes() -> None:
         run_batches(late, {"delay_by_carrier": [changes(("insert", "UA", 4))], "log": [batch(1)]})
 
 
+@pytest.mark.parametrize(("other", "kept"), [(1.0, "x > 5"), (5.0, "x <> 5")])
+def test_a_row_with_nan_that_a_filter_keeps_is_there_and_goes_again(other: float, kept: str) -> None:
+    def filtered(rows: Stream) -> Stream:
+        return rows.where(kept).select("id")
+
+    def changes(*rows: tuple[str, int, float]) -> pa.Table:
+        return pa.Table.from_pylist([dict(zip(["_change_type", "id", "x"], row, strict=True)) for row in rows])
+
+    nan = float("nan")
+    came, went = changes(("insert", 1, other), ("insert", 2, nan)), changes(("delete", 2, nan))
+    keys = {"rows": ["id"]}
+    assert 2 in run_batches(filtered, {"rows": [came]}, keys=keys)["id"].to_pylist()
+    assert 2 not in run_batches(filtered, {"rows": [came, went]}, keys=keys)["id"].to_pylist()
+
+
 def test_in_a_run_the_source_is_what_its_reader_reads(spark: SparkSession) -> None:
     ticks = source("ticks", lambda spark: spark.readStream.format("rate").load())
     assert ticks(spark).isStreaming
