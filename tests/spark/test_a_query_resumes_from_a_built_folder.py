@@ -12,7 +12,7 @@ from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, Sourc
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, leaves
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.driver.seen_files import table_of
-from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
+from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of
 from tests.spark.input_files import drop
 
 
@@ -138,18 +138,6 @@ def test_the_rate_source_keeps_its_initial_position(spark: SparkSession, tmp_pat
     standing, worked = run(frame, start(spark, frame))
     assert worked == [{0, 1, 2}]
     assert run(frame, standing)[1] == [{3, 4, 5}]
-
-
-def test_the_folder_of_a_live_query_stays_and_an_abandoned_one_is_removed(spark: SparkSession, inbox: Path) -> None:
-    frame = files(spark, inbox)
-    alive = built(spark, found_sources(spark, frame), start(spark, frame))
-    abandoned = built(spark, found_sources(spark, frame), start(spark, frame))
-    abandoned._lock.close()  # as the kernel does when a process dies
-    remove_abandoned()
-    assert Path(alive.location.removeprefix("file://")).exists()
-    assert not Path(abandoned.location.removeprefix("file://")).exists()
-    alive.remove()
-    assert not Path(alive.location.removeprefix("file://")).exists()
 
 
 def test_paths_with_spaces_and_umlauts_are_read_once(spark: SparkSession, tmp_path: Path) -> None:

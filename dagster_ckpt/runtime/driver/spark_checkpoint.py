@@ -10,16 +10,14 @@ of Spark 4.2 and 4.3, and only this file knows it:
     sources/<n>/0        of any other source: its initial position, if it keeps one
 """
 
-import fcntl
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,9 +27,8 @@ from dagster_ckpt.protocol.manifest.manifest import FileSeen, SourcePosition
 from dagster_ckpt.protocol.redaction import redacted_file
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.spark.jvm import java_class
+from dagster_ckpt.runtime.spark.process_folder import process_folder
 
-_PREFIX = "dagster-ckpt-scratch-"
-_LOCK = "lock"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _VERSION = "v1"
 _NO_POSITION = "-"
@@ -58,9 +55,8 @@ class Advance:
 class SparkCheckpoint:
     """One query's checkpoint folder: private to this process, on the local disk, removed with the query."""
 
-    def __init__(self, root: Path, lock: IO[bytes], sources: Sequence[Source], last_batch: int) -> None:
+    def __init__(self, root: Path, sources: Sequence[Source], last_batch: int) -> None:
         self._root = root
-        self._lock = lock
         self._sources = sources
         self._lines: dict[int, list[str | None]] = {}
         self.last_batch = last_batch
@@ -68,15 +64,15 @@ class SparkCheckpoint:
     @property
     def location(self) -> str:
         """Spark's `checkpointLocation`."""
-        return (self._root / "checkpoint").as_uri()
+        return self._root.as_uri()
 
     def has_spark_state(self) -> bool:
         """Whether Spark itself keeps state: it creates that folder before it hands over the first batch."""
-        return (self._root / "checkpoint" / "state").exists()
+        return (self._root / "state").exists()
 
     def offsets(self, batch_id: int) -> tuple[str | None, ...]:
         """Spark's offset of each source after a batch, as Spark spells it; None: no position yet."""
-        text = (self._root / "checkpoint" / "offsets" / str(batch_id)).read_text(encoding="utf-8")
+        text = (self._root / "offsets" / str(batch_id)).read_text(encoding="utf-8")
         version, _, *lines = text.split("\n")
         assert version == _VERSION, f"another layout of Spark's offset log. version={version}"
         expected = sum(len(source.lines) for source in self._sources)
@@ -113,7 +109,6 @@ class SparkCheckpoint:
     def remove(self) -> None:
         """Remove the folder. The next run removes what cannot be removed now."""
         shutil.rmtree(self._root, ignore_errors=True)
-        self._lock.close()
 
     def _initial(self, source: Source) -> str | None:
         log = self._folder(source) / "0"
@@ -141,7 +136,7 @@ class SparkCheckpoint:
         return [entry for line in lines if (entry := json.loads(line))["batchId"] == number]
 
     def _folder(self, source: Source) -> Path:
-        return self._root / "checkpoint" / "sources" / str(source.number)
+        return self._root / "sources" / str(source.number)
 
 
 def conf_of(session: SparkSession) -> dict[str, str]:
@@ -166,10 +161,10 @@ def build_checkpoint(
     spelled as Spark does (`seen_files`), in pieces: no more than one is held.
     `conf` is the session's `conf_of`: without it Spark warns of each setting. `unique` is 32 unique hexadecimal digits.
     """
-    root, lock = _own_folder()
-    checkpoint = SparkCheckpoint(root, lock, sources, max(batch_id or 0, _FIRST_BATCH))
+    root = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=process_folder()))
+    checkpoint = SparkCheckpoint(root, sources, max(batch_id or 0, _FIRST_BATCH))
     try:
-        _fill(root / "checkpoint", checkpoint.last_batch, sources, positions, files, conf, unique)
+        _fill(root, checkpoint.last_batch, sources, positions, files, conf, unique)
     except BaseException:
         checkpoint.remove()
         raise
@@ -203,32 +198,6 @@ def _fill(
     for batch in (last_batch - 1, last_batch):
         _write(folder / "offsets" / str(batch), log)
     _write(folder / "commits" / str(last_batch), [_VERSION, "{}"])
-
-
-def remove_abandoned() -> None:
-    """Remove the folders of this user's dead processes. Those of live ones are locked and stay."""
-    for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        try:
-            if root.is_symlink() or root.stat().st_uid != os.geteuid():
-                continue
-            with (root / _LOCK).open("rb+") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(root, ignore_errors=True)
-        except OSError:
-            # Its process is alive, or another one removes it right now.
-            continue
-
-
-def _own_folder() -> tuple[Path, IO[bytes]]:
-    """A new folder, locked until this process ends in any way. No other process removes it while it is locked."""
-    while True:
-        root = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        lock = (root / _LOCK).open("wb")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # Before it was locked, the folder looked abandoned: another process may have removed it.
-        if os.fstat(lock.fileno()).st_nlink:
-            return root, lock
-        lock.close()
 
 
 def _log_offset(offset: str) -> int:

@@ -38,7 +38,7 @@ from dagster_ckpt.runtime.driver.executor_files import ExecutorFiles
 from dagster_ckpt.runtime.driver.partial_choice import Shuffled
 from dagster_ckpt.runtime.driver.run_end import RunEnd
 from dagster_ckpt.runtime.driver.seen_files import spelled_now
-from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of, remove_abandoned
+from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of
 from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone, reason_of
 from dagster_ckpt.runtime.driver.stream_checks import (
     CheckedStream,
@@ -59,6 +59,7 @@ from dagster_ckpt.runtime.lag.lag_gauge import LagGauge
 from dagster_ckpt.runtime.lag.source_lags import SourceLags
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.package_archive import archive_of
+from dagster_ckpt.runtime.spark.process_folder import remove_abandoned
 from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import is_alive, is_local
 from dagster_ckpt.runtime.spark.task_slots import task_slots

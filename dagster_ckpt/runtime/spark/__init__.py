@@ -7,6 +7,7 @@ Reading order
     no_max_file_age_session  the session that a streaming asset's function is given
     package_archive          this package as an archive, for executors on other hosts
     class_archive            an archive of the classes that Spark's JVM loads
+    process_folder           the private temporary folder of this process and its JVM
     scratch_files            how Spark writes scratch checkpoints
     arrow_schemas            Spark's schemas as Arrow's and back
     wide_rows                how Spark cuts rows into Arrow batches, and plans epochs of wide ones

@@ -16,7 +16,9 @@ from dagster_ckpt.errors import CheckpointError
 FILE = "dagster-ckpt.jsa"
 """Below Spark's home: it is copied with that Spark, into an image too."""
 
-_JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
+JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""The variable with the Java options of a JVM that PySpark starts."""
+
 _OF_ARCHIVES = ("-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit")
 _QUIET = "-Xlog:cds*=off"
 """An archive that does not fit is not worth a line in a stream's log."""
@@ -35,13 +37,13 @@ def archive_of(environ: Mapping[str, str]) -> Path | None:
 
 def use_archive(environ: MutableMapping[str, str]) -> None:
     """Make JVMs that Spark starts later use the archive, if there is one; the user's own comes first."""
-    given = environ.get(_JAVA_OPTIONS, "")
+    given = environ.get(JAVA_OPTIONS, "")
     if any(option in given for option in _OF_ARCHIVES):
         return  # before Python's path is searched for Spark: this runs for each asset definition
     archive = archive_of(environ)
     if archive is None or not archive.is_file():
         return
-    environ[_JAVA_OPTIONS] = " ".join([f'"-XX:SharedArchiveFile={archive}"', _QUIET, given]).strip()
+    environ[JAVA_OPTIONS] = " ".join([f'"-XX:SharedArchiveFile={archive}"', _QUIET, given]).strip()
 
 
 def make_archive(environ: Mapping[str, str], archive: Path) -> None:
@@ -60,7 +62,7 @@ def make_archive(environ: Mapping[str, str], archive: Path) -> None:
         ) from error
     try:
         unfinished.unlink()
-        _train({**environ, _JAVA_OPTIONS: f'"-XX:ArchiveClassesAtExit={unfinished}" {_QUIET}'})
+        _train({**environ, JAVA_OPTIONS: f'"-XX:ArchiveClassesAtExit={unfinished}" {_QUIET}'})
         if not unfinished.is_file():
             raise CheckpointError(
                 "Java has written no archive of Spark's classes. It writes none where the classpath has a folder with "

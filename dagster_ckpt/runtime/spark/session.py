@@ -3,15 +3,19 @@
 import logging
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.spark.class_archive import use_archive
+from dagster_ckpt.runtime.spark.jvm import java_class
 from dagster_ckpt.runtime.spark.package_archive import ship_package
+from dagster_ckpt.runtime.spark.process_folder import SOCKETS, note_elsewhere, process_folder, use_process_folder
 from dagster_ckpt.runtime.spark.scratch_files import PLAIN_FILES, SPARKS_OWN, scratch_files
 from dagster_ckpt.storage.stores.address import is_local_master
 
@@ -28,12 +32,10 @@ NEEDED = {
     "spark.stage.ignoreDecommissionFetchFailure": "false",
 }
 """Settings that a context must be started with."""
-_FASTER = {
-    # Takes about 40 ms off every wave of Python tasks.
-    "spark.python.unix.domain.socket.enabled": "true",
-    # The address of such a socket has at most 107 characters. The JVM's own temporary folder may be a longer one, as in
-    # a container of YARN's.
-    "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108  (Spark gives each socket a random name)
+_ANNOUNCED = {
+    **NEEDED,
+    # Executors that a process of this host starts would inherit it, and make their sockets in a folder of all users.
+    f"spark.executorEnv.{SOCKETS}": "false",
 }
 _WORKERS = {
     # One thread can reuse memory that another has freed: else glibc keeps a heap for each, beyond `memory_limit`.
@@ -52,6 +54,8 @@ _SESSION = {
 }
 """Settings of a stream's session that override the user's: none changes a value that a query computes."""
 _CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_OTHERS, _OTHERS_WRITE = 0o077, 0o022
+"""Bits of a mode, for group and others: a folder that can be entered, and a socket that can be connected to."""
 _SEPARATOR = "\0"
 """It is in no setting."""
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
@@ -65,12 +69,13 @@ _PRUNING = tuple(
 def announce_settings(environ: MutableMapping[str, str]) -> None:
     """Write the settings that a context must be started with into `PYSPARK_SUBMIT_ARGS`, for a JVM that starts later.
 
-    The user's Spark configuration overrides them. No effect once Spark runs. If there is an archive of Spark's classes,
-    `SPARK_SUBMIT_OPTS` names it.
+    The user's Spark configuration overrides them. No effect once Spark runs. `SPARK_SUBMIT_OPTS` gets the JVM's
+    temporary folder, and the archive of Spark's classes if there is one.
     """
     given = environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-    missing = [f"--conf {name}={value}" for name, value in {**NEEDED, **_FASTER}.items() if name not in given]
+    missing = [f"--conf {name}={value}" for name, value in _ANNOUNCED.items() if name not in given]
     environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*missing, given])
+    use_process_folder(environ)
     use_archive(environ)
 
 
@@ -115,9 +120,8 @@ def open_session(spark: "SparkSession") -> "SparkSession":
             f"add {needed} to its spark_config, or, where you build the session yourself, to the builder. "
             f"found={', '.join(str(settings.get(name, None)) for name in wrong)}"
         )
-    for name, value in _FASTER.items():
-        if settings.get(name, None) != value:
-            _LOG.info("epochs would take less time if Spark were started with %s=%s", name, value)
+    _check_sockets(context)
+    _note_folders(spark)
     use_own_python(spark)
     _use_own_daemon(spark)
     if not is_local(spark):
@@ -131,6 +135,37 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     session.conf.set(_CHECKPOINT_FILES, scratch_files(session))
     session.conf.set(_EXCLUDED, ",".join(dict.fromkeys([*_excluded(session), *_PRUNING])))
     return session
+
+
+def _check_sockets(context: Any) -> None:
+    """Raise `InvalidPipelineError` where other users can connect to Spark's sockets: a task is code, as a pickle.
+
+    All of this host's sockets are in the folder of this one, with the same modes. TCP connections show a secret.
+    """
+    address = context._accumulatorServer.server_address  # noqa: SLF001  (Spark exposes it nowhere else)
+    if not isinstance(address, str):
+        _LOG.info(
+            "each wave of Python tasks takes some 40 ms longer, since Spark connects to them by TCP: it makes sockets "
+            "in a private folder where neither java.io.tmpdir nor %s is set, and the path of TMPDIR is short",
+            SOCKETS,
+        )
+        return
+    folder = Path(address).parent
+    if stat.S_IMODE(folder.stat().st_mode) & _OTHERS and Path(address).stat().st_mode & _OTHERS_WRITE:
+        raise InvalidPipelineError(
+            "other users can connect to the sockets by which Spark gives tasks to Python, and so run code as this "
+            "user: set neither java.io.tmpdir nor spark.python.unix.domain.socket.dir, or a folder of mode 0700. "
+            f"folder={folder}"
+        )
+
+
+def _note_folders(spark: "SparkSession") -> None:
+    """Have what Spark's JVM keeps in `spark.local.dir` removed by a later start, should it be killed."""
+    folder = Path(str(spark.sparkContext._temp_dir)).parent  # noqa: SLF001  (as above)
+    if folder.parent == process_folder():
+        return
+    disk: Any = java_class(spark, "org.apache.spark.SparkEnv").get().blockManager().diskBlockManager()
+    note_elsewhere([folder, *(Path(str(each.getPath())) for each in disk.localDirs())])
 
 
 def _excluded(session: "SparkSession") -> list[str]:

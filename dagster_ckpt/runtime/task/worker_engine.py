@@ -13,7 +13,7 @@ from dagster_ckpt.state.memory_budget import MemoryBudget
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.state.remote.parallel_reads import spread_over
 from dagster_ckpt.state.remote.private_folder import refuse_unsafe
-from dagster_ckpt.state.remote.run_cache import RunCache, default_folder
+from dagster_ckpt.state.remote.run_cache import SETTING, RunCache, default_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
@@ -50,7 +50,7 @@ def check_cache(options: EngineOptions, store: ObjectStore) -> None:
     Called in the driver; a worker on another host checks for itself. A folder that cannot be used is not refused.
     """
     if options.cache is not None and store.local_path("state") is None:
-        refuse_unsafe(options.cache.path)
+        refuse_unsafe(options.cache.path, SETTING)
 
 
 @dataclass(frozen=True)

@@ -16,23 +16,24 @@ _REASONS = {
 }
 
 
-def refuse_unsafe(folder: Path) -> None:
+def refuse_unsafe(folder: Path, setting: str) -> None:
     """Raise `InvalidPipelineError` where `private_folder` would; nothing is made where there is no such folder.
 
     A folder that cannot be accessed at all is no error: then there is no cache.
     """
     with suppress(OSError):
         folder.lstat()
-        with private_folder(folder):
+        with private_folder(folder, setting):
             pass
 
 
 @contextmanager
-def private_folder(folder: Path) -> Iterator[int]:
+def private_folder(folder: Path, setting: str) -> Iterator[int]:
     """A descriptor of the folder, made (0700) where it is not there; names are opened relative to it.
 
-    Raises `InvalidPipelineError` for a folder that another user could have prepared or can read: that user could then
-    change or read the state's bytes. Any other failure is the file system's `OSError`.
+    `setting` is the user's setting that decides where it is. Raises `InvalidPipelineError` for a folder that another
+    user could have prepared or can read: that user could then change or read what is kept in it. Any other failure is
+    the file system's `OSError`.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,20 +43,22 @@ def private_folder(folder: Path) -> Iterator[int]:
         reason = _REASONS.get(error.errno or 0)
         if reason is None:
             raise
-        raise _refused(folder, reason) from error
+        raise _refused(folder, setting, reason) from error
     try:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid():
-            raise _refused(folder, f"it belongs to another user (number {status.st_uid})")
+            raise _refused(folder, setting, f"it belongs to another user (number {status.st_uid})")
         if stat.S_IMODE(status.st_mode) & 0o077:
-            raise _refused(folder, f"others may enter it (mode {stat.S_IMODE(status.st_mode):04o}; chmod 700 it)")
+            raise _refused(
+                folder, setting, f"others may enter it (mode {stat.S_IMODE(status.st_mode):04o}; chmod 700 it)"
+            )
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _refused(folder: Path, reason: str) -> InvalidPipelineError:
+def _refused(folder: Path, setting: str, reason: str) -> InvalidPipelineError:
     return InvalidPipelineError(
-        f"the cache keeps the stream's state, so its folder must be this user's own: {reason}. Choose another one with "
-        f"cache_dir, or remove it. cache_dir={folder}"
+        "this folder keeps what no other user may read or change, so it must be this user's own: "
+        f"{reason}. Choose another one with {setting}, or remove it. folder={folder}"
     )

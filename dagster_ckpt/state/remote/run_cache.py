@@ -29,6 +29,9 @@ from dagster_ckpt.state.remote.remote_bytes import MemoryPlace, Place
 
 _LOG = logging.getLogger(__name__)
 
+SETTING = "cache_dir"
+"""The user's setting that names the folder."""
+
 _LOCK = "lock"
 _SUFFIX = ".run"
 _COUNT = struct.Struct("<q")
@@ -83,7 +86,7 @@ class RunCache:
         if not self._looked:
             self.room_for(0)
         try:
-            with private_folder(self._folder) as folder:
+            with private_folder(self._folder, SETTING) as folder:
                 place = CachedFile(folder, run.file, size, self)
             place.use()
             return place
@@ -137,7 +140,7 @@ class RunCache:
     @contextmanager
     def _locked(self) -> Iterator[tuple[int, int]]:
         """Descriptors of the folder and its lock, opened each time: a forked child would share an open one."""
-        with private_folder(self._folder) as folder:
+        with private_folder(self._folder, SETTING) as folder:
             lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
