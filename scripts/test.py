@@ -1,8 +1,9 @@
 """Runs the tests in parts, the quick ones first, and closes with one honest line about all of them.
 
 `scripts/test.py` runs all but those that kill processes, `scripts/test.py kills` runs these, `scripts/test.py fast`
-only those that need neither Spark nor Dagster, `scripts/test.py queries` all queries of known benchmarks, and
-`scripts/test.py stream` a few tests that need both. Other words are arguments of pytest.
+only those that need neither Spark nor Dagster, `scripts/test.py queries` those of known benchmarks and random ones,
+`scripts/test.py memory` those that fill a task's memory for a while, and `scripts/test.py stream` a few tests that need
+both. Other words are arguments of pytest.
 """
 
 import os
@@ -19,6 +20,7 @@ from xml.etree import ElementTree as ET
 HEAVY = "spark or dagster or slow"
 KILLS = "chaos"
 QUERIES = "queries"
+MEMORY_LIMITS = "memory"
 PYTHON_START = Path(__file__).resolve().parents[1] / "tests/worlds/python_start"
 REPORTS = Path(".work/tests")
 # With one compiler Java has room for 48 MB of code, fewer than a file of tests needs: it would drop and compile again.
@@ -43,10 +45,11 @@ FAST = Part("fast", ("-n", "2", "-m", f"not ({HEAVY} or {KILLS})", *NOT_FAST))
 # A file's tests share a session of Spark. The order is that of tests/conftest.py: the longest come first. Three workers
 # for two cores: these tests wait for processes to start, and for leases to lapse.
 BY_FILE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
-FULL = Part("heavy", ("-m", f"({HEAVY}) and not ({KILLS} or {QUERIES})", *BY_FILE))
+FULL = Part("heavy", ("-m", f"({HEAVY}) and not ({KILLS} or {QUERIES} or {MEMORY_LIMITS})", *BY_FILE))
 # Each worker gets a second file before its first is done: with one worker more, none waits behind the longest.
 KILL = Part("kills", ("-m", KILLS, *BY_FILE, "-n", "4", "tests/chaos"))
 QUERY = Part("queries", ("-m", QUERIES, *BY_FILE, "tests/spark"))
+MEMORY_LIMIT = Part("memory", ("-m", MEMORY_LIMITS, "tests/unit/state"))
 # What a new version of Spark or Dagster would break first: a project made from the wheel, every kind of step, and every
 # call of Spark's private planner.
 OF_QUERIES = ("tests/spark/test_queries_are_kept_up_to_date.py", "tests/spark/test_assets_return_queries.py")
@@ -67,7 +70,7 @@ class Outcome:
 
 def chosen(words: Sequence[str]) -> tuple[Part, ...]:
     """The parts that these words name; without words all but the kills; other words are arguments of pytest."""
-    named = {part.name: part for part in (FAST, FULL, KILL, QUERY, STREAM)}
+    named = {part.name: part for part in (FAST, FULL, KILL, QUERY, MEMORY_LIMIT, STREAM)}
     if not words:
         return FAST, FULL
     if named.keys() >= set(words):
@@ -105,12 +108,13 @@ def environment(folder: Path | None) -> dict[str, str]:
     """Many JVMs are started and none lives long: they compile their code once, and do not try to make it better.
 
     Their garbage collector has one thread: several would take the cores from pytest's workers. Python processes are not
-    to compile PySpark at all.
+    to compile PySpark at all, and the first compiles this project for all others.
     """
     options = [*JAVA, os.environ.get("SPARK_SUBMIT_OPTS", "")]
     temporary = {} if folder is None else {"TMPDIR": str(folder)}
     path = os.pathsep.join(filter(None, (str(PYTHON_START), os.environ.get("PYTHONPATH"))))
-    return {**os.environ, **temporary, "SPARK_SUBMIT_OPTS": " ".join(options).strip(), "PYTHONPATH": path}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, **temporary, "SPARK_SUBMIT_OPTS": " ".join(options).strip(), "PYTHONPATH": path}
 
 
 def run(part: Part, folder: Path | None) -> Outcome:

@@ -27,9 +27,15 @@ def test_without_room_or_with_a_chosen_folder_it_stays_there(tmp_path: Path) -> 
 
 def test_without_such_a_folder_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/elsewhere")
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     ours = {name: environment(None)[name] for name in ("PYTHONPATH", "SPARK_SUBMIT_OPTS")}
     assert environment(None) == {**os.environ, **ours}
     assert environment(None)["TMPDIR"] == "/elsewhere"
+
+
+def test_a_python_process_compiles_for_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert "PYTHONDONTWRITEBYTECODE" not in environment(None)
 
 
 def test_a_python_process_takes_pyspark_from_where_it_is_compiled(tmp_path: Path) -> None:

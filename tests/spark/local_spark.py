@@ -32,6 +32,10 @@ def local_spark(settings: Mapping[str, str] = NO_MORE) -> Iterator[SparkSession]
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")  # wherever the tests run
     )
+    if TIMES == 1:
+        # To compile expressions takes longer than to interpret them for a handful of rows. Dagster's tests compile.
+        builder = builder.config("spark.sql.codegen.wholeStage", "false")
+        builder = builder.config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -23,7 +23,7 @@ EVENTS = 600
 EPOCHS = 3
 OPENED = 1
 """The epoch in which a stream is opened has no rows."""
-EACH_KIND = ("q13", "q15", "q6", "q11", pytest.param("q5", marks=pytest.mark.queries))
+EACH_KIND = ("q13", "q15", "q6", "q11", "q5")
 """Queries that together have every kind of node: windows, joins, first rows, a partition, sessions, a static table."""
 
 ROW_BY_ROW = ("q0", "q1", "q2", "q10", "q13", "q14", "q21", "q22")
@@ -74,6 +74,7 @@ def check(stream: StreamUnderTest, spark: SparkSession, folder: Path, name: str,
     assert rows > 0, "the query has no rows: it would prove nothing"
 
 
+@pytest.mark.queries
 @pytest.mark.parametrize("name", EACH_KIND)
 def test_the_table_is_what_the_query_gives_in_batch(
     stream: StreamUnderTest, spark: SparkSession, folders: Mapping[str, Path], name: str

@@ -32,6 +32,7 @@ def worlds(count: int) -> settings:
     return settings(max_examples=count, derandomize=TIMES == 1, deadline=None, suppress_health_check=unhealthy)
 
 
+@pytest.mark.queries
 @pytest.mark.parametrize("part", range(PARTS))
 @given(data=st.data())
 @worlds(WORLDS // PARTS)

@@ -24,7 +24,7 @@ from tests.spark.streams import StreamUnderTest
 OPENED = 1
 """The epoch in which a stream is opened has no rows."""
 TINY, SMALL = 0.0005, 0.01
-EACH_KIND = ("13", pytest.param("22", marks=pytest.mark.queries))
+EACH_KIND = ("13", "22")
 """Queries that together have an outer and an anti join, a subquery of one value, and an aggregate of an aggregate."""
 
 
@@ -121,6 +121,7 @@ def check(stream: StreamUnderTest, spark: SparkSession, world: World, name: str)
     return any_rows
 
 
+@pytest.mark.queries
 @pytest.mark.parametrize("name", EACH_KIND)
 def test_the_table_is_what_the_query_gives_in_batch(
     stream: StreamUnderTest, spark: SparkSession, worlds: Worlds, name: str

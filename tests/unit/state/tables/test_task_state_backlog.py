@@ -18,6 +18,7 @@ GIVEN_BACK_AT_ONCE = {"MIMALLOC_PURGE_DELAY": "0", "MALLOC_ARENA_MAX": "1", "MAL
 
 
 @pytest.mark.slow
+@pytest.mark.memory
 @pytest.mark.timeout(600)
 def test_a_backlog_20_times_the_limit_takes_little_more_memory_than_that(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.unit.state.backlog", str(tmp_path), str(LIMIT_MIB), "100"]
