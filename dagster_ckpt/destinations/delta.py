@@ -26,13 +26,14 @@ from dagster_ckpt.delivery.destination import (
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
 from dagster_ckpt.destinations.secrets import resolved, shown
-from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _BYTES = 7
+_POSITION_BYTES_MAX = 1 << 20
 """A `txn` action's number has 63 bits."""
 
 _HISTORY_MAX = 100
@@ -212,6 +213,11 @@ class DeltaSession:
         length = handle.transaction_version(self._app("length"))
         if length is None:
             return None
+        if not 0 <= length <= _POSITION_BYTES_MAX:
+            raise CorruptStateError(
+                "the delivery's position in the table is damaged: restore the table's log from a backup, or deliver "
+                f"into another table. length={length}, destination={self._to.address}"
+            )
         parts = [handle.transaction_version(self._app(str(part))) for part in range(-(-length // _BYTES))]
         data = b"".join((part or 0).to_bytes(_BYTES, "big") for part in parts)
         return data[:length].decode()

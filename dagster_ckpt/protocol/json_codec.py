@@ -49,6 +49,8 @@ class Record(Generic[T]):
     `added` has the fields that older releases did not write, and the JSON to read in place of each. Those that are
     `sparse` this release does not write either where they have that value: an older release reads what has no need of
     them. In `columns` these are columns that have that value in every record.
+
+    What is read takes room in proportion to its text, whatever its numbers say: a count is that of values in the text.
     """
 
     type: type[T]
@@ -87,17 +89,25 @@ class Record(Generic[T]):
         fields, count = self._columns_of(value)
         return {name: list(_decoded_column(name, codec, fields[name], count)) for name, codec in self.fields.items()}
 
-    def columns(self) -> Codec[tuple[T, ...]]:
-        """Many values, a column for each field: small and fast to read. A constant column is written as one value."""
+    def columns(self, values_max: int | None = None) -> Codec[tuple[T, ...]]:
+        """Many values, a column for each field: small and fast to read. A constant column is written as one value.
+
+        More than `values_max` values cannot be read.
+        """
         absent: dict[str, Sequence[Json]] = {name: ([], {"all": self.added[name]}) for name in self.sparse}
 
         def encode(values: tuple[T, ...]) -> Json:
             columns = {name: _column(codec, name, values) for name, codec in self.fields.items()}
+            if len(values) > _ALIKE_MAX and all(type(json) is dict for json in columns.values()):
+                first = next(iter(columns))
+                columns[first] = [columns[first]["all"]] * len(values)
             written = {name: json for name, json in columns.items() if json not in absent.get(name, ())}
             return {"count": len(values), **written}
 
         def decode(value: Json) -> tuple[T, ...]:
             fields, count = self._columns_of(value)
+            if values_max is not None and count > values_max:
+                raise ValueError(f"count: expected at most {values_max} values, found {count}")
             columns = [_decoded_column(name, codec, fields[name], count) for name, codec in self.fields.items()]
             return tuple(map(self.type, *columns))
 
@@ -107,7 +117,10 @@ class Record(Generic[T]):
         """The columns that were written, with those that may be absent, and how many values each has."""
         added = {name: {"all": json} for name, json in self.added.items()}
         fields = _exactly({"count": COUNT, **self.fields}, {**added, **_expect(dict, value)})
-        return fields, _decoded("count", COUNT, fields["count"])
+        count = _decoded("count", COUNT, fields["count"])
+        if count > _ALIKE_MAX and all(type(fields[name]) is dict for name in self.fields):
+            raise ValueError(f"count: {count} values, of which none is written out")
+        return fields, count
 
 
 def _expect(kind: type[T], value: Json) -> T:
@@ -117,15 +130,24 @@ def _expect(kind: type[T], value: Json) -> T:
     return value
 
 
-def _count(value: Json) -> int:
-    if _expect(int, value) < 0:
-        raise ValueError(f"expected no negative number, found {value}")
+_INT64 = range(-(1 << 63), 1 << 63)
+_COUNTS = range(1 << 63)
+
+
+def _in(allowed: range, value: Json) -> int:
+    if _expect(int, value) not in allowed:
+        raise ValueError(f"expected a number from {allowed[0]} to {allowed[-1]}, found {value}")
     return int(value)
 
 
+def up_to(greatest: int) -> Codec[int]:
+    """A count that is at most so large."""
+    return Codec(partial(_in, range(greatest + 1)))
+
+
 TEXT: Codec[str] = Codec(partial(_expect, str))
-WHOLE: Codec[int] = Codec(partial(_expect, int))
-COUNT = Codec(_count)
+WHOLE: Codec[int] = Codec(partial(_in, _INT64))
+COUNT: Codec[int] = Codec(partial(_in, _COUNTS))
 BOOLEAN: Codec[bool] = Codec(partial(_expect, bool))
 
 
@@ -232,6 +254,8 @@ def checksum_of(fields: Mapping[str, Json]) -> str:
 
 _CONSTANT = {"all": None}
 """The fields of a column of one value."""
+_ALIKE_MAX = 256
+"""Of more values one column is written out, even if all are alike: else a short text could have any number of them."""
 
 
 def _column(codec: Codec[Any], name: str, values: Sequence[object]) -> Json:
@@ -251,8 +275,10 @@ def _decoded_column(name: str, codec: Codec[Any], value: Json, count: int) -> It
     if len(_expect(list, value)) != count:
         raise ValueError(f"{name}: expected {count} values, found {len(value)}")
     kinds = set(map(type, value))
-    if kinds == {int} and (codec is WHOLE or (codec is COUNT and min(value) >= 0)):
-        return list(value)
+    if kinds == {int} and (codec is WHOLE or codec is COUNT):
+        allowed = _INT64 if codec is WHOLE else _COUNTS
+        if min(value) in allowed and max(value) in allowed:
+            return list(value)
     try:
         return _decoded_texts(codec, value) if kinds == {str} else list(map(codec.decode, value))
     except ValueError as error:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.json_codec import CHECKSUM, COUNT, TEXT, Codec, Record, checksum_of, optional
+from dagster_ckpt.protocol.json_codec import CHECKSUM, COUNT, TEXT, Codec, Record, checksum_of, optional, up_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,10 @@ class EpochProgress:
     slowest_ms: int = 0
 
 
+LEASE_TIMEOUT_MS_MAX = 24 * 3_600_000
+"""The longest silence that a lease may allow: until then a stream whose writer is gone stands still."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The newest heartbeat of a term's writer. `counter` changes with each beat; `closed` is why it ended, else None.
@@ -119,7 +123,7 @@ def _work_of(fields: Any) -> EpochProgress | None:
 _LEASE_FIELDS: Mapping[str, Codec[Any]] = {
     "term": COUNT,
     "holder": _HOLDER,
-    "timeout_ms": COUNT,
+    "timeout_ms": up_to(LEASE_TIMEOUT_MS_MAX),
     "epoch": COUNT,
     "counter": COUNT,
     "closed": optional(TEXT),

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
-from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.ids import SHARDS_MAX, Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.protocol.manifest.manifest import (
     ChangeRef,
     IndexRef,
@@ -67,7 +67,7 @@ def a_manifest(**fields: Any) -> Manifest:
     return dataclasses.replace(plain, **fields)
 
 
-NUMBERS = st.integers(0, 2**63)
+NUMBERS = st.integers(0, 2**63 - 1)
 PATHS = st.from_regex(r"(state|changes|index)/[a-z0-9-]{1,8}\.arrow", fullmatch=True)
 TEXTS = st.text(max_size=12)
 HASHES = st.integers(0, HASH_MAX)
@@ -90,6 +90,7 @@ _SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (IndexRef, "path"): PATHS,
     (RunRef, "moved_lo"): HASHES,
     (RunRef, "moved_hi"): HASHES,
+    (Manifest, "shards"): st.integers(0, SHARDS_MAX),
     (Pipeline, "parameters"): st.dictionaries(TEXTS, PARAMETERS, max_size=3),
 }
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.protocol.lease import LEASE_TIMEOUT_MS_MAX
 from dagster_ckpt.quantities import Duration, milliseconds
 
 START_TIMEOUT_MS = 180_000
@@ -52,6 +53,11 @@ class Recovery:
         if self.lease_timeout_ms < 1_000:
             raise InvalidPipelineError(
                 "lease_timeout must be at least a second: a writer that pauses for less is not dead. "
+                f"lease_timeout={self.lease_timeout}"
+            )
+        if self.lease_timeout_ms > LEASE_TIMEOUT_MS_MAX:
+            raise InvalidPipelineError(
+                "lease_timeout must be at most a day: for so long a stream whose writer is gone stands still. "
                 f"lease_timeout={self.lease_timeout}"
             )
 

@@ -120,7 +120,7 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Fa
     descriptor = tail.descriptor
     blocks = CheckedBytes(name, data, tail.start, descriptor.block_bytes, tail.checksums, far)
     blocks.check(0, descriptor.body_offset)  # so that Arrow reads no unchecked header
-    batch = pa.ipc.open_file(data).get_batch(0)
+    batch = _stored_batch(name, data, descriptor.rows)
     if not _may_be_of(batch.schema, schema):
         raise CorruptStateError(
             f"a state file has other columns than its table. file={name}, columns={batch.schema.names}"
@@ -146,6 +146,21 @@ def decode(name: str, data: pa.Buffer, checksum: str, schema: pa.Schema, far: Fa
         bounds=HashRange(least, greatest),
         times=None if descriptor.times_us is None else TimeRange(*descriptor.times_us),
     )
+
+
+def _stored_batch(name: str, data: pa.Buffer, rows: int) -> pa.RecordBatch:
+    """The one batch of the file, whose values are not checked yet. Raises `CorruptStateError` where it is another."""
+    try:
+        batch = pa.ipc.open_file(data).get_batch(0)
+        found = f"{batch.num_rows} rows instead of {rows}"
+    except (pa.ArrowException, OSError, ValueError) as error:
+        batch, found = None, str(error)
+    if batch is None or batch.num_rows != rows:
+        raise CorruptStateError(
+            "a state file is not what its end describes: read or roll back to an epoch that does not need it. "
+            f"file={name}, found={found}"
+        )
+    return batch
 
 
 def _file_schema(schema: pa.Schema, before: pa.Field | None) -> pa.Schema:

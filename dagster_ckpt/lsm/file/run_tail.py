@@ -17,6 +17,8 @@ _MAGIC = b"CKPTRUN1"
 _TRAILER = struct.Struct("<II8s")
 _ARROW_END = struct.Struct("<i6s")
 _ARROW_EOS_BYTES = 8
+_HASH_BITS = 64
+_BLOCK_BYTES_MAX = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,21 @@ def tail_of(descriptor: Descriptor, checksums: Checksums) -> bytes:
     return encoded + checksums.astype("<u4").tobytes() + _TRAILER.pack(len(encoded), len(checksums), _MAGIC)
 
 
-def read_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None) -> Tail:
-    """The tail of a file that has this checksum.
+def read_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None, before: int = 0) -> Tail:
+    """The tail of a file that has this checksum; `data` are its bytes, or the last of them, after `before` others.
 
-    Raises `CorruptStateError` for bytes that are not those of the checksum, `IncompatibleStateError` for those of a
-    later release.
+    Raises `CorruptStateError` for bytes that are not those of the checksum, or that describe what the file cannot hold,
+    `IncompatibleStateError` for those of a later release.
     """
-    start = data.size - _checked_tail(name, data, checksum, far)
-    return Tail(start, *_parsed(name, data))
+    start = before + data.size - _checked_tail(name, data, checksum, far)
+    try:
+        tail = Tail(start, *_parsed(name, data))
+        possible = _fits(tail)
+    except (KeyError, TypeError, ValueError, RecursionError, struct.error) as error:
+        raise _impossible(name, f"{type(error).__name__}: {error}") from error
+    if not possible:
+        raise _impossible(name, str(tail.descriptor))
+    return tail
 
 
 def tail_bytes(checksum: str) -> int:
@@ -102,12 +111,42 @@ def _checked_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None) ->
     return length
 
 
+def _impossible(name: str, found: str) -> CorruptStateError:
+    return CorruptStateError(
+        "the end of a state file describes what the file cannot hold: read or roll back to an epoch that does not need "
+        f"it. file={name}, found={found[:500]}"
+    )
+
+
+def _fits(tail: Tail) -> bool:
+    """Whether the file has what its end says: whoever reads it takes each of these numbers as it is."""
+    found = tail.descriptor
+    hashes = int(found.greatest, 16) - int(found.least, 16)
+    shifts = found.directory_shift, found.bloom_shift
+    cells = (hashes >> shifts[0]) + 1 if 0 <= shifts[0] < _HASH_BITS else 0
+    words = (hashes >> shifts[1]) + 1 if 0 <= shifts[1] < _HASH_BITS else 0
+    return (
+        0 <= hashes < 1 << _HASH_BITS
+        and 0 <= found.tombstones <= found.rows < 1 << 31
+        and 0 < found.body_offset <= tail.start
+        and found.directory_cells == cells
+        and 0 <= found.directory_offset <= tail.start - 4 * cells
+        and found.bloom_words in (0, words)
+        and 0 <= found.bloom_offset <= tail.start - 8 * found.bloom_words
+        and 0 < found.block_bytes <= _BLOCK_BYTES_MAX
+        and len(tail.checksums) == -(-tail.start // found.block_bytes)
+        and (found.times_us is None or len(found.times_us) == 2)
+    )
+
+
 def _parsed(name: str, data: pa.Buffer) -> tuple[Descriptor, Checksums]:
     view = memoryview(data)
     footer_bytes, _ = _ARROW_END.unpack(view[-_ARROW_END.size :])
     end = data.size - _ARROW_END.size - footer_bytes - _ARROW_EOS_BYTES
     descriptor_bytes, blocks, magic = _TRAILER.unpack(view[end - _TRAILER.size : end])
     checksums_start = end - _TRAILER.size - 4 * blocks
+    if not 0 <= descriptor_bytes <= checksums_start <= end - _TRAILER.size:
+        raise ValueError(f"{descriptor_bytes} bytes and {blocks} checksums in {data.size} bytes")
     plain = json.loads(bytes(view[checksums_start - descriptor_bytes : checksums_start]))
     if magic != _MAGIC or plain["format"] > FORMAT or plain["compression"] != "none":
         raise IncompatibleStateError(

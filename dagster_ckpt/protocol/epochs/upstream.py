@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
@@ -83,12 +84,18 @@ class UpstreamPosition:
         return self.epoch == shown.epoch and (None in nonces or self.nonce == shown.epoch_nonce)
 
 
+_NUMBER_MAX = (1 << 63) - 1
+PARTS_MAX = 4096
+"""The most parts in which a snapshot is read."""
 _WHOLE, _OF_A_SNAPSHOT = {"uuid", "epoch"}, {"part", "parts", "term"}
 
 
 def decode(text: str) -> UpstreamPosition:
     """The position in a source's offset. Raises `ValueError` for any other text."""
-    fields = json.loads(text)
+    try:
+        fields = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("not a position in a stream: it is nested too deeply") from error
     if not isinstance(fields, dict) or fields.keys() - {"nonce"} not in (_WHOLE, _WHOLE | _OF_A_SNAPSHOT):
         raise ValueError(f"not a position in a stream. offset={text}")
     uuid, numbers = fields["uuid"], [fields["epoch"], *(fields.get(name, 0) for name in ("part", "parts", "term"))]
@@ -96,13 +103,14 @@ def decode(text: str) -> UpstreamPosition:
     if {type(uuid), type(nonce)} != {str} or not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError(f"not a position in a stream. offset={text}")
     epoch, part, parts, term = numbers
+    if max(epoch, term) > _NUMBER_MAX or not part <= parts <= PARTS_MAX:
+        raise ValueError(f"not a position in a stream: a number is too large. offset={text}")
     return UpstreamPosition(StreamUuid(uuid), Epoch(epoch), part, parts, Term(term), Nonce(nonce) if nonce else None)
 
 
 ROWS_A_PART = 1 << 20
 BYTES_A_PART = 128 << 20
 """About this much of a snapshot makes one micro-batch."""
-PARTS_MAX = 4096
 
 
 def parts_of(snapshot: Manifest, rows_max: int = ROWS_A_PART) -> int:
@@ -211,8 +219,23 @@ def trouble(newest: Manifest, at: UpstreamPosition) -> Trouble | None:
 
 def may_follow(newest: Manifest, epoch: Epoch) -> Iterator[Version]:
     """The versions after an epoch of the newest lineage, oldest first: those that make an epoch are what follows it."""
+    return map(Version, chain.from_iterable(_following_ranges(newest, epoch, newest.epoch)))
+
+
+def following_count(newest: Manifest, epoch: Epoch, below: Epoch) -> int:
+    """How many of `may_follow` are below that epoch."""
+    return sum(map(len, _following_ranges(newest, epoch, Epoch(below - 1))))
+
+
+def _following_ranges(newest: Manifest, epoch: Epoch, last: Epoch) -> Iterator[range]:
+    """The versions after `epoch` up to `last` that were not abandoned: as ranges, however far apart the numbers are."""
     # Versions above the shown epoch are openings, or were abandoned.
-    return (Version(number) for number in range(epoch + 1, newest.epoch + 1) if not is_abandoned(newest, number))
+    begin = epoch + 1
+    for entry in sorted(newest.abandoned, key=lambda each: each.first):
+        if entry.last >= begin:
+            yield range(begin, min(entry.first, last + 1))
+            begin = entry.last + 1
+    yield range(begin, last + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.ids import Nonce
+from dagster_ckpt.ids import SHARDS_MAX, Nonce
 from dagster_ckpt.protocol.json_codec import (
     BOOLEAN,
     COUNT,
@@ -33,8 +33,10 @@ from dagster_ckpt.protocol.json_codec import (
     pair,
     sequence,
     texts,
+    up_to,
 )
 from dagster_ckpt.protocol.manifest.manifest import (
+    ABANDONED_MAX,
     Ancestor,
     Backfill,
     BackfillStatus,
@@ -64,7 +66,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     StepWork,
     TimeRange,
 )
-from dagster_ckpt.protocol.manifest.packing import pack, unpack
+from dagster_ckpt.protocol.manifest.packing import JSON_BYTES_MAX, pack, unpack, unpacked_bytes
 from dagster_ckpt.protocol.object_names import is_object_name, manifest_name
 
 MANIFEST_BYTES_MAX = 4 * 1024 * 1024
@@ -147,12 +149,15 @@ HASH_RANGE: Codec[HashRange] = texts(_ranges, _encode_ranges)
 SCHEMA = Codec(_schema, _encode_schema)
 TIME_RANGE = Record(TimeRange, {"least_us": WHOLE, "greatest_us": WHOLE}).codec()
 
+FILE_BYTES = up_to(1 << 40)
+"""The bytes of a file. A reader of a remote store makes room for them before it sees the file."""
+
 RUN = Record(
     RunRef,
     {
         "path": PATH,
         "rows": COUNT,
-        "bytes": COUNT,
+        "bytes": FILE_BYTES,
         "checksum": TEXT,
         "epoch": COUNT,
         "level": COUNT,
@@ -170,7 +175,7 @@ CHANGE = Record(
     {
         "path": PATH,
         "rows": COUNT,
-        "bytes": COUNT,
+        "bytes": FILE_BYTES,
         "checksum": TEXT,
         "epoch": COUNT,
         "shard": COUNT,
@@ -185,7 +190,7 @@ CHANGES: Codec[tuple[ChangeRef, ...]] = CHANGE.columns()
 FILES_SEEN: Codec[tuple[FileSeen, ...]] = FILE_SEEN.columns()
 INDEX = Record(
     IndexRef,
-    {"path": PATH, "entries": COUNT, "bytes": COUNT, "checksum": TEXT, "level": COUNT, "ancestor": optional(TEXT)},
+    {"path": PATH, "entries": COUNT, "bytes": FILE_BYTES, "checksum": TEXT, "level": COUNT, "ancestor": optional(TEXT)},
 )
 SOURCE = Record(
     SourceIdentity,
@@ -321,7 +326,7 @@ MANIFEST = Record(
         "uuid": TEXT,
         "owner": Record(Owner, {"instance": TEXT, "asset_key": TEXT, "location": TEXT}).codec(),
         "pipeline": PIPELINE,
-        "shards": COUNT,
+        "shards": up_to(SHARDS_MAX),
         "parent": optional(COUNT),
         "parent_nonce": optional(TEXT),
         "batch_id": optional(COUNT),
@@ -364,7 +369,7 @@ MANIFEST = Record(
             added={"table_rows": None, "late_rows_by_input": None},
         ).codec(),
         "retained": Record(Retained, {"epoch": COUNT, "version": COUNT, "time_ms": WHOLE}).columns(),
-        "abandoned": Record(EpochRange, {"first": COUNT, "last": COUNT}).columns(),
+        "abandoned": Record(EpochRange, {"first": COUNT, "last": COUNT}).columns(ABANDONED_MAX),
         "rollbacks": sequence(TEXT),
         "harvested_us": optional(WHOLE),
         "checkpoint_interval_ms": optional(COUNT),
@@ -393,7 +398,7 @@ MANIFEST = Record(
 def encode_manifest(manifest: Manifest) -> bytes:
     """The bytes of a manifest; equal manifests give equal bytes. Raises `InvalidPipelineError` above 4 MB."""
     data = pack(MANIFEST.encode(manifest))
-    if len(data) > MANIFEST_BYTES_MAX:
+    if len(data) > MANIFEST_BYTES_MAX or unpacked_bytes(data) > JSON_BYTES_MAX:
         raise InvalidPipelineError(
             f"the epoch's manifest is too large; nothing was committed. Use fewer shards, or fewer and larger "
             f"input files for each epoch. bytes={len(data)}, bytes_max={MANIFEST_BYTES_MAX}, shards={manifest.shards}"

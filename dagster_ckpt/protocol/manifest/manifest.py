@@ -494,6 +494,10 @@ class EpochRange:
     last: Epoch
 
 
+ABANDONED_MAX = 1000
+"""The most ranges of abandoned epochs in a manifest."""
+
+
 @dataclass(frozen=True)
 class Manifest:
     """One complete snapshot of a stream: no listing and no other object is needed to know what exists.

@@ -17,11 +17,12 @@ FORMAT = 3
 COMPRESSION = 3
 """Half the time of 6 for a twentieth more bytes."""
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_JSON_BYTES_MAX = 256 * 1024 * 1024  # larger text counts as damaged
+JSON_BYTES_MAX = 64 * 1024 * 1024
+"""The most bytes of one object, unpacked. More counts as damage: a few bytes unpack to a thousand times as many."""
 ENTRIES_MAX = 100_000
 """The most entries of one index object."""
-_ENTRIES_BYTES_MAX = _JSON_BYTES_MAX // 2
-"""The most bytes of one index object, unpacked."""
+_ENTRIES_BYTES_MAX = JSON_BYTES_MAX // 2
+"""The most bytes of the entries of one index object, unpacked, if there are several."""
 
 T = TypeVar("T")
 
@@ -39,14 +40,18 @@ def _compressed(text: str) -> bytes:
     return gzip.compress(text.encode(), compresslevel=COMPRESSION, mtime=0)
 
 
-def unpack(data: bytes, name: str, decode: Callable[[Json], T], bytes_max: int = _JSON_BYTES_MAX) -> T:
+def unpacked_bytes(data: bytes) -> int:
+    """The number of bytes that `pack` has compressed to these."""
+    return int.from_bytes(data[-4:], "little")  # gzip ends with it
+
+
+def unpack(data: bytes, name: str, decode: Callable[[Json], T]) -> T:
     """Decode what `pack` wrote; `name` is the object's, for errors.
 
-    More than `bytes_max` unpacked bytes count as damage; 0: no limit, since the bytes are known to be intact. Raises
-    `CorruptStateError` for damaged bytes, `IncompatibleStateError` for what a newer release wrote.
+    Raises `CorruptStateError` for damaged bytes, `IncompatibleStateError` for what a newer release wrote.
     """
     try:
-        fields = json.loads(_inflate(data, bytes_max))
+        fields = json.loads(_inflate(data))
         if type(fields) is not dict or type(fields.get("format")) is not int:
             raise ValueError("no format number")
         match fields.pop("format"):
@@ -89,11 +94,11 @@ def _upgrade(fields: dict[str, Json], older: int) -> None:
         raise ValueError("expected a pipeline with tables, and statistics") from error
 
 
-def _inflate(data: bytes, bytes_max: int) -> bytes:
+def _inflate(data: bytes) -> bytes:
     unpacking = zlib.decompressobj(wbits=31)  # gzip, which checks its checksum at the end
-    text = unpacking.decompress(data, bytes_max)
+    text = unpacking.decompress(data, JSON_BYTES_MAX)
     if not unpacking.eof:
-        raise ValueError("the bytes end too early")
+        raise ValueError("the bytes end too early, or there are too many")
     return text
 
 
@@ -119,16 +124,13 @@ def _entries_text(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> str:
 
 
 def decode_entries(codec: Codec[tuple[T, ...]], data: bytes, name: str) -> tuple[T, ...]:
-    """The entries of an index object whose checksum is right, also of one that an older release made too large.
-
-    Raises as `decode_manifest` does.
-    """
-    return unpack(data, name, lambda value: _entries(codec, value), bytes_max=0)
+    """The entries of an index object. Raises as `decode_manifest` does."""
+    return unpack(data, name, lambda value: _entries(codec, value))
 
 
 def decode_columns(record: Record[Any], data: bytes, name: str) -> dict[str, list[Any]]:
     """The entries of an index object as a list for each field. Otherwise as `decode_entries`."""
-    return unpack(data, name, lambda value: record.lists(_entries_of(value)), bytes_max=0)
+    return unpack(data, name, lambda value: record.lists(_entries_of(value)))
 
 
 def _entries(codec: Codec[tuple[T, ...]], value: Json) -> tuple[T, ...]:

@@ -9,6 +9,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.epochs.lineage import bounded
 from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumed_of
 from dagster_ckpt.protocol.manifest.manifest import (
+    ABANDONED_MAX,
     Ancestor,
     ChangeRef,
     EpochRange,
@@ -27,7 +28,6 @@ from dagster_ckpt.protocol.transitions.append_merges import with_merged
 from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, statistics_after, work_of_steps
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 
-ABANDONED_MAX = 1000
 ROLLBACKS_MAX = 100
 SLOWEST_MAX = 16
 """The most shards whose times a manifest has."""

@@ -7,10 +7,10 @@ from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, can_be_shards
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumed_of
-from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, ManifestKind, RunRef
+from dagster_ckpt.protocol.manifest.manifest import ABANDONED_MAX, ChangeRef, Manifest, ManifestKind, RunRef
 from dagster_ckpt.protocol.manifest.references import ancestors_named, runs_of
 from dagster_ckpt.protocol.object_names import file_of
-from dagster_ckpt.protocol.transitions.edits import ABANDONED_MAX, ROLLBACKS_MAX
+from dagster_ckpt.protocol.transitions.edits import ROLLBACKS_MAX
 
 Form = Callable[[Manifest], bool]
 

@@ -3,7 +3,7 @@
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.epochs.lineage import lineage
-from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, decode, may_follow
+from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, decode, following_count
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.lag.lag import SourceLag
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -35,7 +35,7 @@ def epochs_behind(newest: Manifest, at: UpstreamPosition | None) -> SourceLag:
     if at is None or at.epoch == EMPTY:
         return SourceLag(epochs=newest.statistics.total_epochs, since_ms=entries[0].time_ms)
     unread = [entry for entry in entries if entry.epoch > at.epoch]
-    retired = sum(version < entries[0].epoch for version in may_follow(newest, at.epoch))
+    retired = following_count(newest, at.epoch, entries[0].epoch)
     epochs = len(unread) + retired + at.in_snapshot
     oldest = unread[0] if unread else entries[-1]
     return SourceLag(epochs=epochs, since_ms=oldest.time_ms if epochs else None)

@@ -52,7 +52,7 @@ def _check_run(store: ObjectStore, ref: RunRef | ChangeRef, read: Read) -> str |
         if covered < 0:
             return "shorter than its end"
         tail_data = store.get_range(ref.name, covered, ref.bytes - covered)
-        tail = read_tail(ref.name, pa.py_buffer(tail_data), ref.checksum, None)
+        tail = read_tail(ref.name, pa.py_buffer(tail_data), ref.checksum, None, covered)
     except CorruptStateError:
         return f"another checksum than the manifest's, bytes {covered:,} to {ref.bytes:,}"
     read(len(tail_data))

@@ -484,6 +484,7 @@ def test_a_polite_opening_outlasts_no_start_timeout() -> None:
         {"backoff": "10min", "backoff_max": "1min"},
         {"lease_timeout": "0ms"},
         {"lease_timeout": "10ms"},
+        {"lease_timeout": "25h"},
         {"lease_timeout": timedelta(seconds=-3)},
     ],
 )

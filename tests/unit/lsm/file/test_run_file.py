@@ -18,6 +18,7 @@ from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.protocol.manifest.manifest import TimeRange
 from tests.unit.lsm.finding import positions
+from tests.worlds.signed_runs import resigned
 
 NAME = "state/groups/file.arrow"
 ROWS = pa.table(
@@ -197,3 +198,43 @@ def test_a_file_of_a_later_release_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     with pytest.raises(IncompatibleStateError, match="format=3"):
         decode(NAME, file.data, file.checksum, ROWS.schema)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": 2**31},
+        {"rows": 2},
+        {"rows": -1},
+        {"tombstones": 4},
+        {"body_offset": 10**9},
+        {"body_offset": 0},
+        {"directory_offset": 10**9},
+        {"directory_offset": -8},
+        {"directory_cells": 2**40},
+        {"directory_cells": 0},
+        {"directory_shift": 64},
+        {"directory_shift": 0},
+        {"bloom_words": 2**40},
+        {"bloom_offset": 2**40},
+        {"bloom_shift": -1},
+        {"block_bytes": 0},
+        {"block_bytes": 1},
+        {"block_bytes": 2**62},
+        {"least": "f" * 1_000},
+        {"least": "none"},
+        {"times_us": [1]},
+        {"rows": "3"},
+    ],
+)
+def test_an_end_that_describes_what_the_file_cannot_hold_is_damage(change: dict[str, object]) -> None:
+    file = encode(run_of(HASHES, ROWS, np.array([False, True, False])))
+    data, checksum = resigned(bytes(file.data), change)
+    with pytest.raises(CorruptStateError, match=f"file={NAME}, found="):
+        decode(NAME, pa.py_buffer(data), checksum, ROWS.schema)
+
+
+def test_an_end_that_was_signed_again_is_read() -> None:
+    file = encode(run_of(HASHES, ROWS, np.array([False, True, False])))
+    data, checksum = resigned(bytes(file.data), {})
+    read_all(decode(NAME, pa.py_buffer(data), checksum, ROWS.schema))

@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dagster_ckpt.ids import Epoch, Nonce, StreamUuid, Term, Version
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.epochs.upstream import (
     FORMAT,
     Trouble,
@@ -13,6 +16,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
     consumed_in_each_way,
     consumed_of,
     decode,
+    following_count,
     may_follow,
     trouble,
 )
@@ -25,6 +29,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
 )
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity as Identity
+from tests.worlds.examples import examples
 from tests.worlds.manifests import SOURCE, a_manifest
 
 UP = StreamUuid("b" * 32)
@@ -76,11 +81,15 @@ def test_the_text_of_a_position_has_no_needless_fields() -> None:
         '{"uuid": "a", "epoch": 1, "more": 1}',
         '{"uuid": "a", "epoch": 1, "part": 1, "parts": 2}',
         '{"uuid": "a", "epoch": 1, "nonce": 7}',
+        '{"uuid": "a", "epoch": 1, "part": 3, "parts": 2, "term": 1}',
+        '{"uuid": "a", "epoch": 1, "part": 1, "parts": 4097, "term": 1}',
+        '{"uuid": "a", "epoch": 9223372036854775808}',
+        "[" * 100_000,
         "not JSON",
     ],
 )
 def test_a_text_of_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"offset=|Expecting value"):
+    with pytest.raises(ValueError, match=r"offset=|Expecting value|nested too deeply"):
         decode(text)
 
 
@@ -88,6 +97,25 @@ def test_what_was_abandoned_does_not_follow() -> None:
     assert list(may_follow(newest(9, (4, 6)), Epoch(3))) == [7, 8, 9]
     assert list(may_follow(newest(9, (4, 6)), Epoch(2))) == [3, 7, 8, 9]
     assert list(may_follow(newest(3, (4, 98)), Epoch(3))) == []
+
+
+@examples(100)
+@given(st.integers(0, 30), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=5), st.data())
+def test_what_may_follow_is_all_that_was_not_abandoned(
+    last: int, gaps: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    shown, after = newest(last, *((first, first + more) for first, more in gaps)), data.draw(st.integers(0, 30))
+    expected = [version for version in range(after + 1, last + 1) if not is_abandoned(shown, version)]
+    assert list(may_follow(shown, Epoch(after))) == expected
+    below = data.draw(st.integers(0, 30))
+    wanted = [version for version in range(after + 1, below) if not is_abandoned(shown, version)]
+    assert following_count(shown, Epoch(after), Epoch(below)) == len(wanted)
+
+
+def test_a_huge_epoch_number_costs_no_time() -> None:
+    far = 2**63 - 1
+    assert next(may_follow(newest(far, (2, far - 1)), Epoch(1))) == far
+    assert following_count(newest(far), Epoch(1), Epoch(far)) == far - 2
 
 
 def test_a_consumed_epoch_that_the_upstream_builds_on_is_no_trouble() -> None:

@@ -13,6 +13,7 @@ from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, Inval
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.protocol.epochs.pin import Pin, decode_pin
+from dagster_ckpt.protocol.manifest import codec, packing
 from dagster_ckpt.protocol.manifest.codec import (
     FILES_SEEN,
     MANIFEST_BYTES_MAX,
@@ -190,7 +191,7 @@ def test_a_path_that_leaves_the_streams_folder_is_refused(path: object, where: s
         (lambda m: m.update(version="1"), "version: expected int, found str"),
         (lambda m: m.update(version=True), "version: expected int, found bool"),
         (lambda m: m.update(version=1.0), "version: expected int, found float"),
-        (lambda m: m.update(epoch=-1), "epoch: expected no negative number"),
+        (lambda m: m.update(epoch=-1), "epoch: expected a number from 0 to 9223372036854775807"),
         (lambda m: m.update(retained=[]), "retained: expected dict"),
         (lambda m: m["runs"]["total"]["shards"].__setitem__(0, 3), "total: expected 4 runs, found 3"),
         (lambda m: m["runs"].update(total={}), "total: expected shards and runs"),
@@ -208,6 +209,55 @@ def test_a_manifest_that_makes_no_sense_is_damaged_and_says_where(
 ) -> None:
     with pytest.raises(CorruptStateError, match=rf"object=manifest/x, reason=.*{reason}"):
         decode_manifest(_edited(edit), "manifest/x")
+
+
+HUGE = {"count": 10**9, "first": {"all": 3}, "last": {"all": 4}}
+NUMBERS = {"count": 10**9, "rows_in": {"all": 0}, "rows_out": {"all": 0}, "late_rows": {"all": 0}}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda m: m.update(abandoned=HUGE),
+        lambda m: m.update(abandoned={**HUGE, "count": 10**30}),
+        lambda m: m.update(abandoned={"count": 5_000, "first": list(range(5_000)), "last": list(range(5_000))}),
+        lambda m: m.update(
+            retained={"count": 10**9, "epoch": {"all": 1}, "version": {"all": 1}, "time_ms": {"all": 1}}
+        ),
+        lambda m: m.update(steps={**NUMBERS, "milliseconds": {"all": 0}}),
+        lambda m: m["runs"]["total"].update(shards=[10**9]),
+        lambda m: m.update(shards=2**40),
+        lambda m: m.update(version=2**63),
+        lambda m: m.update(time_ms=-(2**63) - 1),
+    ],
+)
+def test_a_small_object_with_huge_numbers_is_damaged_at_once(edit: Callable[[dict[str, Any]], object]) -> None:
+    data = _edited(edit)
+    assert len(data) < 100_000
+    started = time.process_time()
+    with pytest.raises(CorruptStateError):
+        decode_manifest(data, "m")
+    assert time.process_time() - started < 1
+
+
+def test_many_equal_values_are_read_back_and_take_as_much_text_as_they_are() -> None:
+    work = StepWork(0, 0, 0, 0)
+    for count in (256, 257, 5_000):
+        manifest = a_manifest(steps=(work,) * count)
+        data = encode_manifest(manifest)
+        assert decode_manifest(data, "m") == manifest
+        assert count <= 256 or len(_json(data)["steps"]["rows_in"]) == count
+
+
+def test_a_manifest_that_unpacks_to_too_much_is_neither_written_nor_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = a_manifest(rollbacks=(" " * 100_000,))
+    data = encode_manifest(large)
+    for module in (codec, packing):
+        monkeypatch.setattr(module, "JSON_BYTES_MAX", 100_000)
+    with pytest.raises(InvalidPipelineError, match="the epoch's manifest is too large; nothing was committed"):
+        encode_manifest(large)
+    with pytest.raises(CorruptStateError, match="or there are too many"):
+        decode_manifest(data, "m")
 
 
 NOT_OBJECTS = [gzip.compress(text, mtime=0) for text in (b"", b"[]", b"[" * 100_000)]

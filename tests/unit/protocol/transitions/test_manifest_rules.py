@@ -14,6 +14,7 @@ from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import (
+    ABANDONED_MAX,
     Ancestor,
     ChangeRef,
     EpochRange,
@@ -28,7 +29,6 @@ from dagster_ckpt.protocol.manifest.manifest import (
 )
 from dagster_ckpt.protocol.transitions import manifest_rules, well_formed
 from dagster_ckpt.protocol.transitions.edits import (
-    ABANDONED_MAX,
     ROLLBACKS_MAX,
     Beginning,
     Forking,

@@ -77,7 +77,7 @@ def test_a_very_long_list_needs_few_objects_and_rewrites_each_entry_a_few_times(
 
 def test_a_spill_of_very_many_entries_is_bounded_pieces_that_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """1.6 million files of one epoch were one object of more than could be unpacked: committed, and never read."""
-    monkeypatch.setattr(packing, "_JSON_BYTES_MAX", 100_000)
+    monkeypatch.setattr(packing, "JSON_BYTES_MAX", 100_000)
     monkeypatch.setattr(packing, "_ENTRIES_BYTES_MAX", 20_000, raising=False)
     listed, store = lists()
     short = listed.shortened(IndexedList(tail=files(0, 5_000)), names())
@@ -96,11 +96,12 @@ def test_no_index_object_has_more_entries_than_it_may(monkeypatch: pytest.Monkey
     assert listed.entries(short) == files(0, 2_000)
 
 
-def test_an_object_that_an_older_release_made_too_large_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_that_unpacks_to_more_than_any_may_have_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     listed, _ = lists()
     large = listed.shortened(IndexedList(tail=files(0, 5_000)), names())
-    monkeypatch.setattr(packing, "_JSON_BYTES_MAX", 100_000)
-    assert listed.entries(large) == files(0, 5_000)
+    monkeypatch.setattr(packing, "JSON_BYTES_MAX", 100_000)
+    with pytest.raises(CorruptStateError, match="the bytes end too early, or there are too many"):
+        listed.entries(large)
 
 
 def test_a_crash_between_two_pieces_leaves_objects_that_no_list_names(monkeypatch: pytest.MonkeyPatch) -> None:
