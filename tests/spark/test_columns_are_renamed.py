@@ -271,3 +271,30 @@ def test_an_alias_in_a_query_whose_table_only_grows(spark: SparkSession, tmp_pat
     changing.run(lambda rows: distinct(rows, "carrier, delay"), ("UA", 1, 1), ("AA", 2, 2))
     changing.run(lambda rows: distinct(rows, "carrier AS airline, delay"), ("AA", 2, 3), ("DL", 4, 4), renamed=RENAMED)
     assert sorted((row["airline"], row["delay"]) for row in changing.rows()) == [("AA", 2), ("DL", 4), ("UA", 1)]
+
+
+def test_a_rollback_to_before_a_rebuild_that_renamed_a_column(spark: SparkSession, tmp_path: Path) -> None:
+    stream, folder = StreamUnderTest(spark, tmp_path), tmp_path / "rows"
+    folder.mkdir()
+
+    def code(*columns: str) -> Callable[[SparkSession], Stream]:
+        def function(session: SparkSession) -> Stream:
+            return newest(Stream(session.readStream.schema(SQL).parquet(folder.as_uri())).select(*columns))
+
+        return function
+
+    before, after = code("carrier", "delay", "version"), code("carrier", "delay AS late", "version")
+    input_files.drop(folder, 0, flights(("UA", 1, 1), ("AA", 2, 1)))
+    epoch = stream.run(before).manifest.epoch
+    assert stream.rebuild(after)
+    input_files.drop(folder, 1, flights(("UA", 3, 2)))
+    stream.run_id = "back"
+    with pytest.raises(IncompatibleStateError, match=r"has no late.*if a column has another name, set renamed"):
+        stream.run(after, from_epoch=epoch)
+    stream.renamed = {"delay": "late"}
+    stream.run(after, from_epoch=epoch)
+    rows = [{"carrier": "AA", "late": 2, "version": 1}, {"carrier": "UA", "late": 3, "version": 2}]
+    assert stream.rows() == rows
+    stream.renamed, stream.run_id = {}, "on"
+    stream.run(after)
+    assert stream.rows() == rows, "the newest manifest remembers the name"

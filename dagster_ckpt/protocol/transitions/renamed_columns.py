@@ -16,7 +16,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
-from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import Ancestor, Manifest, Pipeline
 
 _FORMERLY = b"dagster_ckpt.formerly"
 """In the metadata of a column of a table that only grows: the names that it has in older files, the newest first."""
@@ -88,6 +88,22 @@ def named_as(shown: Manifest, newest: Manifest) -> Manifest:
     return replace(shown, pipeline=replace(was, output=output, columns=columns))
 
 
+def taken_over_since(shown: Manifest, newest: Manifest) -> bool:
+    """Whether a rebuilt stream has taken over since an epoch, and was not left behind by a rollback.
+
+    The state of that epoch is then another one than the newest, with names of its own.
+    """
+    done, undone = _swaps(newest)
+    return any(each not in undone and each not in shown.ancestors for each in done)
+
+
+def _swaps(newest: Manifest) -> tuple[list[Ancestor], list[Ancestor]]:
+    """The streams that have taken over, and those of them that a rollback has left behind."""
+    swaps = [each for each in newest.ancestors if each.swapped]
+    undone = [each for each in swaps if each.handover is not None and is_abandoned(newest, each.handover.epoch)]
+    return swaps, undone
+
+
 def columns_alone(pipeline: Pipeline) -> Pipeline:
     """The last step with what `named_as` compares, and nothing else."""
     parameters = {name: pipeline.parameters[name] for name in _FUNCTIONS if name in pipeline.parameters}
@@ -100,12 +116,11 @@ def _states(shown: Manifest, newest: Manifest) -> States:
     What a rollback left behind is not between them. A change of the steps abandons all epochs too, but goes on with the
     state: so of an abandoned epoch it is known only where all swaps are before it and none was abandoned.
     """
-    swaps = [(each, each.handover) for each in newest.ancestors if each.swapped]
-    undone = [each for each, its in swaps if its is not None and is_abandoned(newest, its.epoch)]
+    swaps, undone = _swaps(newest)
     if is_abandoned(newest, shown.epoch):
-        since = [each for each in swaps if each[0] in undone or each[0] not in shown.ancestors]
+        since = [each for each in swaps if each in undone or each not in shown.ancestors]
         return [] if since else [(shown.pipeline, newest.pipeline)]
-    handovers = [its for each, its in swaps if each not in undone and each not in shown.ancestors]
+    handovers = [each.handover for each in swaps if each not in undone and each not in shown.ancestors]
     known = [each for each in handovers if each is not None]
     if len(known) < len(handovers):
         return []

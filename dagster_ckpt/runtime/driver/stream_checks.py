@@ -17,6 +17,7 @@ from dagster_ckpt.operators.begun import begins_now, begun, former
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Pipeline, SourceIdentity
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after
+from dagster_ckpt.protocol.transitions.renamed_columns import taken_over_since
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow, check_initial
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
@@ -143,13 +144,17 @@ def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> C
     """
     end, asset, renames = chain.end(), job.asset, job.renamed
     newest = None if end is None else known(end)
-    stored = None if newest is None or newest.epoch == EMPTY else newest.pipeline
-    if newest is not None and job.opening(checked.dataflow.pipeline).from_epoch is None:
+    opening = job.opening(checked.dataflow.pipeline)
+    shown = None if newest is None else shown_by(chain, newest, opening)
+    if newest is not None and opening.from_epoch is None:
         _warn_of_late_tables(asset, checked, newest)
+    # The newest manifest remembers all names, but not those of a state in whose place a rebuilt one came.
+    named_by = shown if shown is not None and newest is not None and taken_over_since(shown, newest) else newest
+    stored = None if named_by is None or named_by.epoch == EMPTY else named_by.pipeline
     stream, dataflow = renamed(asset, checked.stream, checked.dataflow, stored, renames)
     checked = replace(checked, stream=stream, dataflow=dataflow)
     if checked.begins_now:
-        checked = _with_beginnings(checked, chain, job, newest)
+        checked = _with_beginnings(checked, shown, newest)
     return (
         checked if stored is None else replace(checked, dataflow=with_files(asset, checked.dataflow, stored, renames))
     )
@@ -166,22 +171,12 @@ def _warn_of_late_tables(asset: str, checked: CheckedStream, newest: Manifest) -
         )
 
 
-def _with_beginnings(
-    checked: CheckedStream, chain: ManifestChain, job: StreamJob, newest: Manifest | None
-) -> CheckedStream:
+def _with_beginnings(checked: CheckedStream, shown: Manifest | None, newest: Manifest | None) -> CheckedStream:
     """The stream with `since="now"` as the epoch after which an aggregate begins.
 
-    What an aggregate has counted so far is in the epoch that the stream goes on with. If it goes back to one, the
-    newest manifest has the state of another life, or of another stream where a rebuilt one has taken over.
+    What an aggregate has counted so far is in `shown`, the epoch that the stream goes on with. If it goes back to one,
+    the newest manifest has the state of another life, or of another stream where a rebuilt one has taken over.
     """
-    begun_now = _begun_after(newest, checked, newest)
-    if newest is None:
-        return begun_now
-    shown = shown_by(chain, newest, job.opening(begun_now.dataflow.pipeline))
-    return begun_now if shown is newest else _begun_after(shown, checked, newest)
-
-
-def _begun_after(shown: Manifest | None, checked: CheckedStream, newest: Manifest | None) -> CheckedStream:
     before = () if shown is None or shown.epoch == EMPTY else shown.pipeline.steps
     beginning = beginning_after(shown, newest)
     pairs = enumerate(zip(checked.stream.steps, checked.dataflow.operators, strict=True))

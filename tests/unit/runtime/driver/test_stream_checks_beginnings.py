@@ -15,7 +15,7 @@ from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Pipeline, SourceIdentity
 from dagster_ckpt.protocol.transitions.later_columns import beginnings
 from dagster_ckpt.runtime.declared.pipeline import Dataflow
-from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, _begun_after
+from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, _with_beginnings
 from tests.worlds.manifests import a_manifest
 
 ROWS = pa.schema([("carrier", pa.string()), ("at", pa.timestamp("us", "UTC"))])
@@ -31,7 +31,7 @@ def window(size: int, **aggregates: Aggregation) -> Operator:
 def of(manifest: Manifest | None, *operators: Operator) -> list[Pipeline]:
     """The steps as they begin behind this manifest."""
     stream: Any = SimpleNamespace(steps=[SimpleNamespace(code=None) for _ in operators])
-    checked = _begun_after(manifest, CheckedStream(stream, (), Dataflow(operators)), manifest)
+    checked = _with_beginnings(CheckedStream(stream, (), Dataflow(operators)), manifest, manifest)
     return [each.pipeline for each in checked.dataflow.operators]
 
 
