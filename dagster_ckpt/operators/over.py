@@ -11,12 +11,16 @@ Nulls are skipped by aggregates, and an aggregate of no value is null (a count i
 value do not skip them.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 Frame = tuple[int | None, int | None]
+
+_FLOAT = "float"
+"""The name under which a float that JSON does not have is spelled as text."""
 
 
 class Function(StrEnum):
@@ -62,7 +66,7 @@ class Over:
             "function": str(self.function),
             "column": self.column,
             "n": self.n,
-            "default": self.default,
+            "default": _spelled_constant(self.default),
             **frames,
         }
 
@@ -74,7 +78,17 @@ class Over:
     def of(cls, values: Mapping[str, Any]) -> "Over":
         """The function from the output of `spelled`; other values are ignored."""
         rows, range_ = (None if values[name] is None else tuple(values[name]) for name in ("rows", "range"))
-        return cls(Function(values["function"]), values["column"], values["n"], values["default"], rows, range_)
+        default = _constant(values["default"])
+        return cls(Function(values["function"]), values["column"], values["n"], default, rows, range_)
+
+
+def _spelled_constant(value: object) -> object:
+    """A constant as a JSON value; JSON has neither NaN nor infinity."""
+    return {_FLOAT: str(float(value))} if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _constant(spelled: object) -> object:
+    return float(spelled[_FLOAT]) if isinstance(spelled, Mapping) else spelled
 
 
 def row_number() -> Over:

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import over
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.testing import run_batches
 from tests.spark.streams import StreamUnderTest
 from tests.spark.test_several_steps import drop, rows_of
 from tests.spark.test_the_first_rows_of_each_key import EPOCHS, in_batch, totals
@@ -70,3 +73,13 @@ def test_over_rows_that_only_come(spark: SparkSession, tmp_path: Path) -> None:
 
     stream.run(declared)
     check(stream, spark, query("orders", "shop", "amount", "order", names))
+
+
+@pytest.mark.parametrize("default", ["NaN", "Infinity", "-Infinity", "-0.0"])
+def test_a_default_that_json_does_not_have(spark: SparkSession, default: str) -> None:
+    def read(t: Stream) -> str:
+        return f"SELECT k, lead(v, 1, double('{default}')) OVER (ORDER BY k) AS x FROM t"
+
+    rows = pa.table({"k": [1, 2], "v": [1.5, 2.5]})
+    found = {row["k"]: row["x"] for row in run_batches(read, {"t": [rows]}, spark=spark).to_pylist()}
+    assert {k: repr(x) for k, x in found.items()} == {1: "2.5", 2: repr(float(default))}

@@ -1,3 +1,5 @@
+import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from dagster_ckpt.protocol.manifest.packing import pack, unpack
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.unit.operators.changing_streams import TWO_TASKS, Batch, Changing, Row, bag_of, sum_of
 
@@ -235,3 +238,10 @@ def test_columns_of_the_state_are_refused(name: str) -> None:
     schema = UPDATING.append(pa.field(name, pa.int64()))
     with pytest.raises(InvalidPipelineError, match=f"a column of this name: rename yours. column={name}"):
         OverPartition.build(("k",), InputSpec((), schema), "at asc", {"x": over.row_number()}, updating=True)
+
+
+@pytest.mark.parametrize("default", [math.nan, math.inf, -math.inf, -0.0, 1.5, 3, True, "NaN", '{"float": "nan"}'])
+def test_any_default_survives_the_bytes_of_a_manifest(default: object) -> None:
+    spelled = over.lead("v", 1, default).spelled()
+    found = Over.of(json.loads(unpack(pack({"function": spelled}), "manifest", json.dumps))["function"]).default
+    assert (repr(found), type(found)) == (repr(default), type(default))
