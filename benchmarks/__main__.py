@@ -18,6 +18,7 @@ from rich.console import Console
 from benchmarks import facts
 from benchmarks.plan import PLANS, chosen
 from benchmarks.report.figures import Figures
+from benchmarks.report.headlines import from_bench, publish
 from benchmarks.report.page import PICTURE, filled
 from benchmarks.results import Measured, load, remove, save, settings_of
 
@@ -118,6 +119,8 @@ def _report(plan: str) -> None:
     draw(figures, out / PICTURE)
     template = ROOT / "docs" / PAGE
     (out / PAGE).write_text(filled(template.read_text(), figures))
+    if out == ROOT / "docs":
+        publish(ROOT, from_bench(figures))
 
 
 if __name__ == "__main__":

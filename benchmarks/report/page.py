@@ -4,7 +4,8 @@ A table begins at `<!-- figures: NAME -->` and ends at `<!-- end -->`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from textwrap import fill
 
 from benchmarks.plan import Name, Read, Shape
@@ -23,10 +24,16 @@ LINE_MAX = 120
 
 def filled(page: str, figures: Figures) -> str:
     """The page with these figures in it. Raises KeyError for a table that nobody knows."""
-    return _PLACE.sub(lambda place: f"{place[1]}{_explained(_TABLES[place[2]](figures))}\n{place[3]}", page)
+    return fill_tables(page, {name: partial(_explained_table, make, figures) for name, make in _TABLES.items()})
 
 
-def _explained(text: str) -> str:
+def fill_tables(page: str, tables: Mapping[str, Callable[[], str]]) -> str:
+    """The page with these tables, by the names in its markers. Raises KeyError for another name."""
+    return _PLACE.sub(lambda place: f"{place[1]}{tables[place[2]]()}\n{place[3]}", page)
+
+
+def _explained_table(make: Callable[[Figures], str], figures: Figures) -> str:
+    text = make(figures)
     if _OTHER_CODE not in text:
         return text
     return f"{text}\n\n{_OTHER_CODE} Measured with other code than there was when this page was made."

@@ -13,11 +13,12 @@ import click
 from rich.console import Console
 
 from benchmarks import facts
+from benchmarks.report.headlines import publish
 from tests.chaos.cluster import Cluster
 from tests.chaos.feeder import Feeder
 from tests.chaos.lanes import LANES, LANES_VARIABLE, USUAL
 from tests.chaos.progress import Counting, counting
-from tests.chaos.results import append, lines_of, read, summary
+from tests.chaos.results import append, headline, lines_of, read, summary
 from tests.chaos.rounds import Outcome, Rounds
 from tests.chaos.services import ROOT
 from tests.chaos.strikes import LANES_OF, ON_SPARK, Kind
@@ -40,18 +41,28 @@ console = Console(highlight=False, soft_wrap=True)
 @click.option("--kinds", default="", help="Only these kinds of kill, such as worker; all without it.")
 @click.option("--results", type=click.Path(path_type=Path), default=WORK / "chaos.jsonl", help="Appended to.")
 @click.option("--summary", "only_summary", is_flag=True, help="Show what is in the results, and kill nothing.")
+@click.option("--publish", "publishes", is_flag=True, help="Put the newest commit's kills on README and comparison.")
 def main(
-    kills: int, seed: int | None, overlap: float, lanes: str, kinds: str, results: Path, only_summary: bool
+    kills: int,
+    seed: int | None,
+    overlap: float,
+    lanes: str,
+    kinds: str,
+    results: Path,
+    only_summary: bool,
+    publishes: bool,
 ) -> None:
     """Kill processes at random moments and compare every stream's table with a batch computation after each round."""
     # A plain kill goes the way of Ctrl-C, past all that has to be ended; so does one that is started with &.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     wrong = 0
-    if not only_summary:
+    if not (only_summary or publishes):
         seed = random.randrange(2**32) if seed is None else seed
         wrong = _kill_here(kills, seed, overlap, lanes.split(","), _possible(lanes, kinds), results)
     console.print(summary(read(results)))
+    if publishes:
+        publish(ROOT, headline(read(results)))
     if wrong:
         sys.exit(1)
 

@@ -15,6 +15,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from benchmarks.report.headlines import Headline, from_kills
 from tests.chaos.rounds import Outcome
 from tests.chaos.strikes import Strike
 
@@ -60,6 +61,17 @@ def summary(lines: Iterable[Line], by: str = "kind") -> Table:
     table.add_section()
     table.add_row("all", *_figures([line for group in groups.values() for line in group]))
     return table
+
+
+def headline(lines: Iterable[Line]) -> dict[str, Headline]:
+    """What the kills of the newest commit come to, for the pages; nothing of kills that lost or doubled a row."""
+    found = list(lines)
+    newest = [line for line in found if line["commit"] == found[-1]["commit"]]
+    seconds = [line["seconds"] for line in newest if line["seconds"] is not None]
+    if not seconds or any(line["lost"] or line["doubled"] or not line["compared"] for line in newest):
+        return {}
+    date, commit = str(newest[-1]["at"])[:10], str(newest[-1]["commit"])
+    return from_kills(seconds, median(seconds), percentile(seconds, 0.95), date, commit)
 
 
 def percentile(values: Iterable[float], share: float) -> float:

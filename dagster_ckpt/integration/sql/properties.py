@@ -117,8 +117,8 @@ _ELSEWHERE = {
     "sources": "sources are declared by CREATE TEMPORARY VIEW name (columns) USING format OPTIONS (...), or in Python",
     "description": "the description is the table's COMMENT '...'",
     "moved": "new addresses of sources are given to all: streaming_sql(..., moved={'old': 'new'})",
-    "renamed": "the state of a query knows columns by their places: rename them in the query (a table that only "
-    "grows shows its older rows with null then)",
+    "renamed": "no name that a query gives is in its state: rename columns in the query (a table that only grows shows "
+    "null for them in its older rows)",
     "name": "the asset has the name of the table",
     "key_prefix": "a prefix is given to all: streaming_sql(..., key_prefix=...)",
 }
