@@ -1,6 +1,7 @@
 """`Stream(df, initial=past)`: the first epoch is made of a table, and the source follows."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,43 @@ def test_a_crash_before_the_first_epoch_begins_again(
     stream.history().rollback(0)
     run()
     assert {row["shop"]: row["total"] for row in stream.rows()} == {"a": 5, "b": 7}
+
+
+def test_a_table_that_has_grown_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    stream, archive, later = StreamUnderTest(spark, tmp_path / "s"), tmp_path / "archive", tmp_path / "later"
+    drop(archive, 0, [("o0", "x", 100)])
+    drop(later, 1, [("o1", "x", 5)])
+
+    def from_archive(session: SparkSession, where: str = "true", more: str = "1 AS amount_too") -> Stream:
+        schema = "order string, shop string, amount long"
+        past = session.read.schema(schema).parquet(str(archive)).where(where).selectExpr("*", more)
+        rows = session.readStream.schema(schema).parquet(str(later)).selectExpr("*", more)
+        return totals(Stream(rows, initial=past))
+
+    def shown() -> dict[object, object]:
+        return {row["shop"]: row["total"] for row in stream.rows()}
+
+    stream.run(from_archive)
+    assert shown() == {"x": 105}
+    newest = stream.history().latest().epoch
+    drop(archive, 1, [("o1", "x", 5)])  # as it does each month
+    refused = r"has other rows now.*rows=1 then, 2 now, files=1 then, 2 now, new_files=\[.*\]"
+    with pytest.raises(InvalidPipelineError, match=refused):
+        stream.run(from_archive, from_epoch=0)
+    with pytest.raises(InvalidPipelineError, match=refused):
+        stream.rebuild(from_archive)
+    assert stream.history().latest().epoch == newest, "refused before anything was opened"
+    then = partial(from_archive, where="order = 'o0'")
+    assert stream.rebuild(then)
+    assert shown() == {"x": 105}
+    stream.history().rollback(0)
+    with pytest.raises(InvalidPipelineError, match=r"has other rows now.*rows=1 then, 2 now"):
+        stream.run(from_archive)
+    assert stream.history().latest().epoch == 0
+    with pytest.raises(InvalidPipelineError, match=r"rows=1 then, 1 now.*changed_columns=\['order', 'amount'\]"):
+        stream.run(partial(from_archive, where="order = 'o1'"))
+    stream.run(partial(then, more="2L AS another"))  # a column more, and one less
+    assert shown() == {"x": 105}
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ def an_edit(parent: Manifest, attempt: int = 0, **fields: Any) -> EpochEdit:
     )
     batch_id = 1 if parent.batch_id is None else parent.batch_id + 1
     before = parent.sources[0] if parent.sources else SourcePosition(SOURCE)
-    after = SourcePosition(SOURCE, current=f'{{"logOffset":{batch_id}}}', previous=before.current, files=before.files)
+    current = f'{{"logOffset":{batch_id}}}'
+    after = SourcePosition(SOURCE, current, previous=before.current, files=before.files, table=before.table)
     plain: dict[str, Any] = {
         "acks": acks,
         "sources": (after,),

@@ -42,6 +42,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     BackfillStatus,
     ChangeKind,
     ChangeRef,
+    ColumnDigest,
     Consumed,
     EpochRange,
     FileSeen,
@@ -49,6 +50,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     Handover,
     IndexedList,
     IndexRef,
+    InitialTable,
     InputSpec,
     Manifest,
     ManifestKind,
@@ -202,6 +204,15 @@ def _indexed(entries: Codec[Any]) -> Codec[IndexedList[Any]]:
     return Record(IndexedList, {"index": INDEX.columns(), "tail": entries}).codec()
 
 
+_INITIAL_TABLE = Record(
+    InitialTable,
+    {
+        "rows": COUNT,
+        "columns": Record(ColumnDigest, {"name": TEXT, "type": TEXT, "digest": TEXT}).columns(),
+        "files": COUNT,
+        "paths": sequence(TEXT),
+    },
+).codec()
 POSITION = Record(
     SourcePosition,
     {
@@ -213,9 +224,10 @@ POSITION = Record(
         "moved": sequence(Record(FilesMoved, {"old": TEXT, "new": TEXT, "entries": COUNT}).codec()),
         "topics": sequence(pair(TEXT, TEXT)),
         "after_table": BOOLEAN,
+        "table": optional(_INITIAL_TABLE),
     },
-    added={"moved": [], "topics": [], "after_table": False},
-    sparse={"after_table"},
+    added={"moved": [], "topics": [], "after_table": False, "table": None},
+    sparse={"after_table", "table"},
 ).codec()
 _INPUT = Record(
     InputSpec,

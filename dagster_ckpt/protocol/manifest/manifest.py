@@ -189,6 +189,44 @@ class FilesMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnDigest:
+    """A column of a table, and the sum of the hashes of its values, whatever their order."""
+
+    name: str
+    type: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class InitialTable:
+    """What a table was that a stream began with: its rows, the values of its columns, and the files it was read from.
+
+    `paths` are the first addresses of the `files` files, redacted; none where the table is read from no files.
+    """
+
+    rows: int
+    columns: tuple[ColumnDigest, ...] = ()
+    files: int = 0
+    paths: tuple[str, ...] = ()
+
+    def differences(self, now: "InitialTable") -> list[str]:
+        """How another reading differs, in words; empty where it has the same rows.
+
+        Only columns that both have, of the same type, are compared: the code may read others by now.
+        """
+        then = {(each.name, each.type): each.digest for each in self.columns}
+        changed = [each.name for each in now.columns if then.get((each.name, each.type), each.digest) != each.digest]
+        if self.rows == now.rows and not changed:
+            return []
+        found = [f"rows={self.rows} then, {now.rows} now"]
+        if self.files or now.files:
+            found.append(f"files={self.files} then, {now.files} now")
+        if self.files == len(self.paths) and (more := [path for path in now.paths if path not in self.paths]):
+            found.append(f"new_files={more}")
+        return found if self.rows != now.rows else [*found, f"changed_columns={changed}"]
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePosition:
     """How far one source has been read.
 
@@ -196,7 +234,7 @@ class SourcePosition:
     initial-offset log, if it keeps one; `files` are those that a file source has seen, under the addresses that they
     had then; `moved` lists, oldest first, where those are now. `topics` has Kafka's id of each topic that was read, by
     name: a topic that was deleted and created again has another. `after_table`: a table's rows came before those of the
-    source.
+    source. `table` is what that table was: also at epoch 0 behind it, since it will be read again there.
     """
 
     source: SourceIdentity
@@ -207,6 +245,7 @@ class SourcePosition:
     moved: tuple[FilesMoved, ...] = ()
     topics: tuple[tuple[str, str], ...] = ()
     after_table: bool = False
+    table: InitialTable | None = None
 
 
 @dataclass(frozen=True)

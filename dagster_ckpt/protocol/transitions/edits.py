@@ -148,16 +148,17 @@ def forked_empty(origin: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
         created(beginning, stamp),
         kind=ManifestKind.FORK,
         ancestors=forking.ancestors,
-        sources=beginnings(origin.sources),
+        # Another stream, which may begin with another table.
+        sources=beginnings(replace(each, table=None) for each in origin.sources),
     )
 
 
 def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
     """The sources unread, each at its recorded beginning. One without a record is left out: `latest` was a moment."""
     return tuple(
-        SourcePosition(position.source, initial=position.initial, topics=position.topics)
+        SourcePosition(position.source, initial=position.initial, topics=position.topics, table=position.table)
         for position in sources
-        if position.initial is not None
+        if position.initial is not None or position.table is not None
     )
 
 

@@ -221,11 +221,15 @@ def batch_follows(parent: Manifest, child: Manifest) -> bool:
 def sources_read_on(parent: Manifest, child: Manifest) -> bool:
     """Each position is the parent's, or begins where the parent's ended; no source and no beginning is lost.
 
-    Any sources may follow the empty stream. Tables come before them in its first epoch alone.
+    Any sources may follow the empty stream. Tables come before them in its first epoch alone; what they were stays.
     """
     before, after = _by_source(parent), _by_source(child)
     pairs = [(before.get(source, SourcePosition(source)), position) for source, position in after.items()]
-    goes_on = before.keys() <= after.keys() and all(was.after_table == now.after_table for was, now in pairs)
+    goes_on = before.keys() <= after.keys() and all(
+        (was.after_table, was.table) == (now.after_table, now.table) for was, now in pairs
+    )
+    if any(was.table not in (None, now.table) for was, now in pairs):
+        return False
     return (goes_on or parent.epoch == EMPTY) and all(_reads_on(was, now) for was, now in pairs)
 
 

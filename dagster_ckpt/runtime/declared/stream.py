@@ -88,6 +88,7 @@ class Stream:
 
     Of a query, `columns` are the table's columns, each with the name that it has in the step's output, where these
     differ; and `work` is the text of what Spark does with the rows of a source or of a step that only appends.
+    `table` is `initial` as it was given, before any work on its rows.
     `ignored_watermarks` are the watermarks in it, each as column and delay, which let nothing go.
     """
 
@@ -101,9 +102,12 @@ class Stream:
     columns: tuple[tuple[str, str], ...] = ()
     work: str = ""
     initial: "DataFrame | None" = None
+    table: "DataFrame | None" = None
     ignored_watermarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.table is None and self.initial is not None:
+            object.__setattr__(self, "table", self.initial)
         if self.earlier is not None or self.upstream is not None or self.step is not None or self.work:
             return
         query = as_steps(self.frame)

@@ -7,6 +7,7 @@ Reading order
     rebuild           rebuilds a stream alongside the live one, then switches over to it
     run_end           when a run ends, and how it waits between two tries
     stream_checks     checks before anything is created
+    initial_tables    what the table is that a stream begins with
     batch_plan        what is done with each micro-batch's rows, planned once
     partial_choice    whether Spark aggregates rows before it shuffles them
     epoch_plans       the plans of a query's epochs, one for each such choice

@@ -1,7 +1,7 @@
 """The driver of an epoch: one micro-batch in, one manifest out, or nothing."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +21,14 @@ from dagster_ckpt.operators.registry import COUNTED_IN_ANY_STEP
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from dagster_ckpt.protocol.lease import EpochProgress
-from dagster_ckpt.protocol.manifest.manifest import IndexedList, Manifest, Pipeline, SourceIdentity, SourcePosition
+from dagster_ckpt.protocol.manifest.manifest import (
+    IndexedList,
+    InitialTable,
+    Manifest,
+    Pipeline,
+    SourceIdentity,
+    SourcePosition,
+)
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.query_plan import refuse_unknown_state
@@ -29,6 +36,7 @@ from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
 from dagster_ckpt.runtime.driver.batch_plan import PlannedRows
 from dagster_ckpt.runtime.driver.epoch_job import EpochJob, JobOutcome
 from dagster_ckpt.runtime.driver.executor_files import ExecutorFiles
+from dagster_ckpt.runtime.driver.initial_tables import refuse_other_tables
 from dagster_ckpt.runtime.driver.job_status import JobProgress
 from dagster_ckpt.runtime.driver.seen_files import refuse_files_read_twice
 from dagster_ckpt.runtime.driver.spark_checkpoint import Advance, SparkCheckpoint
@@ -130,15 +138,20 @@ class EpochDriver:
         acks = self._acks(frame, assignments)
         self._report(self._made(acks, positions, self._last_batch, began_ms))
 
-    def begin(self, frame: DataFrame, assignments: Assignments, of: Collection[SourceIdentity]) -> None:
+    def begin(self, frame: DataFrame, assignments: Assignments, of: Mapping[SourceIdentity, InitialTable]) -> None:
         """Make a stream's first epoch, of rows that it begins with: tables before these sources. As safe as `work`.
 
         `frame` is `shard_replies` of these rows. A crash before the commit leaves an empty stream, which begins again.
+        Raises `InvalidPipelineError` where the stream has begun before, with other rows of these tables.
         """
         known = self._known_positions()
-        self._make_without_input(
-            frame, assignments, tuple(replace(each, after_table=each.source in of) for each in known)
+        then = {each.source: each.table for each in known if each.table is not None}
+        refuse_other_tables(self._setup.asset, then, of)
+        begun = (
+            replace(each, after_table=True, table=each.table or of[each.source]) if each.source in of else each
+            for each in known
         )
+        self._make_without_input(frame, assignments, tuple(begun))
 
     def restart_steps(self, frame: DataFrame, assignments: Assignments, change: StepChange) -> None:
         """Make the first epoch of changed steps, without input. As safe as `work`: a crash leaves the old steps or it.

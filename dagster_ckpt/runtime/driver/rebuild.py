@@ -30,7 +30,8 @@ from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone
 from dagster_ckpt.runtime.declared.sources import moves_of, named
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
-from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, check_stream
+from dagster_ckpt.runtime.driver.initial_tables import refuse_other_tables
+from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, check_stream, check_tables
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
 from dagster_ckpt.runtime.lag.lag import Lag
@@ -197,7 +198,8 @@ class _Rebuild:
                 "the stream began with a table, whose rows the rebuilt one would lack: give it again, with "
                 f"Stream(df, initial=...). stream={self.job.asset}, sources={sorted(map(named, tables))}"
             )
-        begun = {each.source for each in beginnings(known)}
+        check_tables(self.job.asset, checked, known)
+        begun = {each.source for each in known if each.initial is not None}
         if new := [
             named(each.identity) for each in checked.sources if each.begins_at_end and each.identity not in begun
         ]:
@@ -220,7 +222,17 @@ class _Rebuild:
         if result.ending is Ending.STOPPED or self.hooks.stop_reason() is not None:
             raise _StoppedError
         check_caught_up(self.root, self.clock, target, result.manifest, self.moves)
+        self._check_same_tables(target, result.manifest)
         return self.clock.monotonic_ms() - began_ms
+
+    def _check_same_tables(self, newest: Manifest, beside: Manifest) -> None:
+        """Raise `InvalidPipelineError` where a table has changed since the rebuild began."""
+        known = positions_gone_on(newest.sources, beside.pipeline, self.moves)
+        then, now = (
+            {each.source: each.table for each in positions if each.table is not None}
+            for positions in (known, beside.sources)
+        )
+        refuse_other_tables(self.job.asset, then, now)
 
     def _job_beside(self, *, is_last: bool) -> StreamJob:
         stream = self.stream_of(self.folder)

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -15,15 +16,24 @@ from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.operators.begun import begins_now, begun, former
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Pipeline, SourceIdentity
+from dagster_ckpt.protocol.manifest.manifest import (
+    InitialTable,
+    InputSpec,
+    Manifest,
+    Pipeline,
+    SourceIdentity,
+    SourcePosition,
+)
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after
 from dagster_ckpt.protocol.transitions.renamed_columns import taken_over_since
+from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow, check_initial
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.declared.renaming import renamed, with_files
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.initial_tables import describe_table, refuse_other_tables
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.spark.session import is_session_of_a_stream
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
@@ -59,8 +69,22 @@ class CheckedStream:
     @property
     def sources_after_tables(self) -> frozenset[SourceIdentity]:
         """The sources of the inputs that begin with a table (`initial`)."""
+        return frozenset(source for _, sources in self._tables for source in sources)
+
+    def describe_tables(self, needed: AbstractSet[SourceIdentity]) -> dict[SourceIdentity, InitialTable]:
+        """For each of these sources that come after a table: what the table is now. Reads all of it."""
+        return {
+            source: described
+            for table, sources in self._tables
+            if not needed.isdisjoint(sources)
+            for described in [describe_table(table)]
+            for source in sources
+        }
+
+    @property
+    def _tables(self) -> list[tuple[DataFrame, frozenset[SourceIdentity]]]:
         read = zip(self.stream.sources, self.dataflow.pipeline.source_inputs, strict=True)
-        return frozenset(source for stream, each in read if stream.initial is not None for source in each.sources)
+        return [(stream.table, frozenset(each.sources)) for stream, each in read if stream.table is not None]
 
     @property
     def begins_now(self) -> bool:
@@ -137,7 +161,7 @@ def _planned(asset: str, running: Stream, plans: Sequence[Any]) -> CheckedStream
     return CheckedStream(running, sources, build_dataflow(asset, running, identities))
 
 
-def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> CheckedStream:
+def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob, moves: Moves = ()) -> CheckedStream:
     """The stream with what its manifests decide: the names in its state and files, and what begins now.
 
     Raises `InvalidPipelineError` for a rename that cannot be meant, or an epoch that it cannot go back to.
@@ -148,6 +172,8 @@ def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> C
     shown = None if newest is None else shown_by(chain, newest, opening)
     if newest is not None and opening.from_epoch is None:
         _warn_of_late_tables(asset, checked, newest)
+    if newest is not None and (shown is None or shown.epoch == EMPTY):
+        check_tables(asset, checked, positions_gone_on(newest.sources, checked.dataflow.pipeline, moves))
     # The newest manifest remembers all names, but not those of a state in whose place a rebuilt one came.
     named_by = shown if shown is not None and newest is not None and taken_over_since(shown, newest) else newest
     stored = None if named_by is None or named_by.epoch == EMPTY else named_by.pipeline
@@ -158,6 +184,12 @@ def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> C
     return (
         checked if stored is None else replace(checked, dataflow=with_files(asset, checked.dataflow, stored, renames))
     )
+
+
+def check_tables(asset: str, checked: CheckedStream, positions: Sequence[SourcePosition]) -> None:
+    """Raise `InvalidPipelineError` where a table, which a stream with these positions has begun with, differs now."""
+    then = {each.source: each.table for each in positions if each.table is not None}
+    refuse_other_tables(asset, then, checked.describe_tables(then.keys() & checked.sources_after_tables))
 
 
 def _warn_of_late_tables(asset: str, checked: CheckedStream, newest: Manifest) -> None:

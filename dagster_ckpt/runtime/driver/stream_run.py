@@ -125,7 +125,7 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
     end = RunEnd(job.options, hooks, clock, pulse)
     try:
-        stored = partial(as_stored, checked, chain, job)
+        stored = partial(as_stored, checked, chain, job, moves)
         checked = _patiently(job, hooks, clock, end, stored)
         job = replace(job, stream=checked.stream)
         timed = frozenset(number for number, step in enumerate(checked.stream.steps) if any(event_times_of(step)))
@@ -406,7 +406,8 @@ class _Run:
         """Make the first epoch of the rows that the stream begins with."""
         stages = on_initial(self._plans.stages, initial_rows(self._checked))
         frame = shard_replies(stages, self._replies)
-        driver.begin(frame, self._plans.assignments, self._checked.sources_after_tables)
+        tables = self._checked.describe_tables(self._checked.sources_after_tables)
+        driver.begin(frame, self._plans.assignments, tables)
 
     def _emit_due(self, driver: EpochDriver) -> None:
         replies = shard_replies_of_own_epoch(self._session, self._plans.stages, self._replies)

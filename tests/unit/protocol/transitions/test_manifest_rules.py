@@ -20,6 +20,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     EpochRange,
     IndexedList,
     IndexRef,
+    InitialTable,
     Manifest,
     ManifestKind,
     SinkMark,
@@ -61,6 +62,17 @@ BACK = rolled_back(OPENED, SECOND, "run-2")
 EMPTIED = rolled_back(OPENED, None, "run-2")
 BEGUN = committed(FIRST, replace(an_edit(FIRST), sources=(SourcePosition(SOURCE, initial="12"),)), 5, stamp(2))
 BEGUN_AGAIN = rolled_back(opened(BEGUN, OWNER, PIPELINE, stamp(3)), None, "run-2")
+
+
+def with_table(manifest: Manifest, table: InitialTable | None = None) -> Manifest:
+    """The manifest with this instead of what it has of the table that the stream began with."""
+    return replace(manifest, sources=tuple(replace(each, table=table) for each in manifest.sources))
+
+
+AFTER_TABLE = with_table(SECOND, InitialTable(1))
+AFTER_TABLE_OPENED = opened(AFTER_TABLE, OWNER, PIPELINE, stamp(3))
+AFTER_TABLE_EMPTIED = rolled_back(AFTER_TABLE_OPENED, None, "run-2")
+AFTER_TABLE_AGAIN = committed(AFTER_TABLE_EMPTIED, an_edit(AFTER_TABLE_EMPTIED), 5, stamp(5))
 RESHARDED = resharded(THIRD, 8, {"total": with_clips(THIRD.runs["total"], 8)}, stamp(4))
 EIGHT_ACKS = tuple(ShardAck(Shard(shard)) for shard in range(8))
 AFTER = committed(BACK, an_edit(BACK), 5, stamp(5))
@@ -284,6 +296,16 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
         THIRD,
         lambda m: replace(m, sources=tuple(replace(s, after_table=True) for s in m.sources)),
     ),
+    ("sources_read_on", SECOND, THIRD, lambda m: with_table(m, InitialTable(1))),
+    (
+        "sources_read_on",
+        AFTER_TABLE,
+        committed(AFTER_TABLE, an_edit(AFTER_TABLE), 5, stamp(3)),
+        with_table,
+    ),
+    ("sources_read_on", AFTER_TABLE_EMPTIED, AFTER_TABLE_AGAIN, with_table),
+    ("sources_read_on", AFTER_TABLE_EMPTIED, AFTER_TABLE_AGAIN, lambda m: with_table(m, InitialTable(2))),
+    ("epoch_0_begins_where_the_stream_began", AFTER_TABLE_OPENED, AFTER_TABLE_EMPTIED, with_table),
     ("sources_read_on", BEGUN, committed(BEGUN, an_edit(BEGUN), 5, stamp(3)), lambda m: m),
     ("epoch_0_begins_where_the_stream_began", BEGUN, BEGUN_AGAIN, lambda m: replace(m, sources=())),
     ("epoch_0_begins_where_the_stream_began", BEGUN, BEGUN_AGAIN, lambda m: replace(m, sources=THIRD.sources)),
