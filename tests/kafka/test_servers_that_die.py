@@ -10,15 +10,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from dagster_ckpt import agg
+from dagster_ckpt.errors import CheckpointError
 from dagster_ckpt.history import CheckpointStore
+from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.run_mode import Mode
-from tests.kafka.cluster import Cluster, totals_of
+from tests.kafka.cluster import KEYS, Cluster, parsed, totals_of
 from tests.servers.kafka import kafka
 from tests.servers.processes import until
+from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 
 pytestmark = pytest.mark.timeout(500)
@@ -70,6 +75,38 @@ def test_a_stream_goes_on_after_its_broker_was_away_for_a_minute(
     stream.run(totals, replace(CONTINUOUS, run_for_ms=400_000), JobHooks(stream.epochs.append, stop))
     absence.join()
     assert stream.rows() == totals_of(range(200))
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a source that has rows"])
+def test_a_stream_that_begins_with_a_table_waits_until_its_broker_says_where_the_topic_ends(
+    own: Cluster, stream: StreamUnderTest, tmp_path: Path, *, beside: bool
+) -> None:
+    past, files = [(number % KEYS, number) for number in range(50)], "k long, v long"
+    own.create("late", partitions=2)
+    own.produce("late", 50, 100)
+    if beside:
+        drop(tmp_path / "files", 0, pa.table({"k": [3], "v": [3_003]}))
+    answers = {"kafka.default.api.timeout.ms": 2_000, "kafka.request.timeout.ms": 1_000, "fetchOffset.numRetries": 1}
+
+    def totals(spark: SparkSession) -> Stream:
+        rows = own.read(spark, subscribe="late", startingOffsets="latest", **answers).select(parsed()).select("d.*")
+        whole = Stream(rows, initial=spark.createDataFrame(past, files))
+        if beside:
+            whole = whole.union(Stream(spark.readStream.schema(files).parquet(str(tmp_path / "files"))))
+        return whole.key_by("k").aggregate(rows=agg.count(), total=agg.sum("v"))
+
+    own.broker.kill()
+    with pytest.raises(CheckpointError, match="kafka subscribe=late"):
+        stream.run(totals, replace(FAST, tolerable_failures=0))
+    assert stream.epochs == []
+    own.broker.start()
+    own.produce("late", 100, 150)  # while the stream is down, and has not begun
+    stream.run(totals)
+    own.produce("late", 150, 170)
+    stream.run(totals)
+    more = [range(3_003, 3_004)] if beside else []
+    assert stream.rows() == totals_of(range(50), range(150, 170), *more)
+    assert stream.history().verify().whole
 
 
 def test_a_killed_process_leaves_nothing_to_be_read_twice(

@@ -138,13 +138,20 @@ class EpochDriver:
         acks = self._acks(frame, assignments)
         self._report(self._made(acks, positions, self._last_batch, began_ms))
 
+    @property
+    def knows_ends(self) -> bool:
+        """Whether each source that begins at its end has said where that is."""
+        initials = zip(self._setup.sources, self._setup.checkpoint.initials(), strict=True)
+        return all(initial is not None for source, initial in initials if source.begins_at_end)
+
     def begin(self, frame: DataFrame, assignments: Assignments, of: Mapping[SourceIdentity, InitialTable]) -> None:
         """Make a stream's first epoch, of rows that it begins with: tables before these sources. As safe as `work`.
 
         `frame` is `shard_replies` of these rows. A crash before the commit leaves an empty stream, which begins again.
+        Call it once `knows_ends`: what a source gets between this epoch and its first answer would never be read.
         Raises `InvalidPipelineError` where the stream has begun before, with other rows of these tables.
         """
-        known = self._known_positions()
+        known = self._initial_positions()
         then = {each.source: each.table for each in known if each.table is not None}
         refuse_other_tables(self._setup.asset, then, of)
         begun = (
@@ -180,14 +187,9 @@ class EpochDriver:
 
         Done before a source's first row, and also where none comes: after a restart `latest` would be elsewhere.
         """
-        positions, initials = self._known_positions(), self._setup.checkpoint.initials()
-        if all(position.initial == initial for position, initial in zip(positions, initials, strict=True)):
-            return
-        begun = tuple(
-            replace(position, initial=initial, previous=position.current)
-            for position, initial in zip(positions, initials, strict=True)
-        )
-        self._commit_without_work(self._setup.checked(positions, begun))
+        positions = self._initial_positions()
+        if any(now.initial != was.initial for now, was in zip(positions, self._known_positions(), strict=True)):
+            self._commit_without_work(positions)
 
     def advance_past_idle_inputs(self) -> None:
         """Advance the watermark, by an epoch without rows, where it waited only for inputs that are idle now.
@@ -348,6 +350,15 @@ class EpochDriver:
 
     def _known_positions(self) -> Positions:
         return positions_by_source(self._setup.sources, self._setup.writer.manifest)
+
+    def _initial_positions(self) -> Positions:
+        """The known positions, with the initial ones that Spark has found since."""
+        known = self._known_positions()
+        found = tuple(
+            position if position.initial == initial else replace(position, initial=initial, previous=position.current)
+            for position, initial in zip(known, self._setup.checkpoint.initials(), strict=True)
+        )
+        return known if found == known else self._setup.checked(known, found)
 
     def _positions(self, advances: tuple[Advance, ...]) -> Positions:
         return tuple(

@@ -265,7 +265,7 @@ class _Run:
             with suppress(StoreUnavailableError):
                 # Of an error in another process Spark keeps only the text.
                 self._upstreams.diagnose(self._writer.manifest, f"{error} {error.__cause__}")
-            self._topics.diagnose(self._writer.manifest)
+            self._topics.diagnose(self._writer.manifest, has_failed_often=False)
             if self._is_only_slow(error):
                 _LOG.warning(
                     "Spark's process that reads the upstream took more than 10 s to start, since this host is busy: "
@@ -274,6 +274,7 @@ class _Run:
                 )
                 return self._back_off()
             if not self._may_try_again("an epoch", error):
+                self._topics.diagnose(self._writer.manifest, has_failed_often=True)
                 session = self._job.stream.frame.sparkSession
                 raise explained(self._job.asset, self._checked.sources, error, session) from error.__cause__
             return self._back_off()
@@ -296,6 +297,8 @@ class _Run:
         driver = EpochDriver(self._driver_setup(checkpoint))
 
         def work(batch: DataFrame, batch_id: int) -> None:
+            if self._must_begin:
+                self._begin(driver)
             rows = plans.on(batch, query.execution_of_batch(batch))
             driver.work(rows, plans.assignments, batch_id)
 
@@ -310,14 +313,17 @@ class _Run:
             if (steps := self._writer.changed_pipeline) is not None:
                 query.start_if_idle(partial(self._restart_steps, driver, steps))
                 self._await_idle(query)
-            if self._checked.sources_after_tables and self._writer.manifest.epoch == EMPTY:
+            if self._must_begin and driver.knows_ends:
                 query.start_if_idle(partial(self._begin, driver))
                 self._await_idle(query)
             query.start(self._stream_writer(checkpoint))
             self._pulse.sign()
             gauge.begin()
             ending, reason = self._wait(query, driver)
-            query.run_if_idle(driver.commit_initial_positions)
+            if self._must_begin and ending is Ending.INPUT_DONE:
+                query.start_if_idle(partial(self._begin, driver))
+                self._await_idle(query)
+            query.run_if_idle(partial(self._commit_initial_positions, driver))
             if ending is Ending.INPUT_DONE:
                 ending, reason = self._emit_remaining(query, driver) or (ending, reason)
             gauge.measure()
@@ -340,6 +346,8 @@ class _Run:
         """Wait until the query has ended or must end; no epoch is in progress then."""
         while not query.wait(_TICK_S):
             query.run_if_idle(partial(self._between_epochs, query, driver))
+            if self._must_begin and driver.knows_ends:
+                query.start_if_idle(partial(self._begin, driver))
             self._emit_if_due(query, driver)
             self._hooks.on_idle()
             end = self._reason_to_end()
@@ -358,7 +366,7 @@ class _Run:
     def _between_epochs(self, query: EpochQuery, driver: EpochDriver) -> None:
         """Between epochs: sign of life, as long as the store and Spark answer."""
         self._takeover_watch.look(self._writer)
-        driver.commit_initial_positions()
+        self._commit_initial_positions(driver)
         now_ms = self._clock.monotonic_ms()
         # Rows may have come during an epoch: an input is known to be idle only when Spark has looked again.
         if (
@@ -401,6 +409,16 @@ class _Run:
         stages = [replace(stage, setup=replace(stage.setup, changed=steps)) for stage in self._plans.stages]
         frame = shard_replies_of_own_epoch(self._session, stages, self._replies, change.kept)
         driver.restart_steps(frame, self._plans.assignments, change)
+
+    @property
+    def _must_begin(self) -> bool:
+        """Whether the stream begins with rows of tables, and has not yet."""
+        return bool(self._checked.sources_after_tables) and self._writer.manifest.epoch == EMPTY
+
+    def _commit_initial_positions(self, driver: EpochDriver) -> None:
+        """Commit the sources' initial positions, once known; those of a stream that begins with tables go with them."""
+        if not self._must_begin:
+            driver.commit_initial_positions()
 
     def _begin(self, driver: EpochDriver) -> None:
         """Make the first epoch of the rows that the stream begins with."""

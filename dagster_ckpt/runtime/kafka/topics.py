@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Offsets, Reason, TopicsNow, lost, next_offsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition
-from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source, positions_by_source
+from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source, named, positions_by_source
 from dagster_ckpt.runtime.kafka.brokers import Brokers, reason_of
 from dagster_ckpt.runtime.kafka.group_commits import GroupCommits
 
@@ -82,6 +82,12 @@ class Topics:
         for each in self._topics:
             was, is_now = before[each.at], after[each.at]
             read_to, found = next_offsets(was), next_offsets(is_now)
+            if each.options.begins_at_end and was.initial is None and is_now.initial is not None and not found:
+                raise CheckpointDeclinedError(
+                    "Kafka named no topic that the stream reads, so where it begins (startingOffsets=latest) is not "
+                    "known, and nothing was committed. Create a topic that matches, or begin at earliest. "
+                    f"asset={self.asset}, topics={named(each.source.identity)}"
+                )
             if found == read_to:
                 continue
             names, known = {topic for topic, _ in (*read_to, *found)}, dict(was.topics)
@@ -113,10 +119,11 @@ class Topics:
             )
             self.on_skipped(missing)
 
-    def diagnose(self, manifest: Manifest) -> None:
+    def diagnose(self, manifest: Manifest, *, has_failed_often: bool) -> None:
         """Raise `IncompatibleStateError` if what follows `manifest` is lost; nothing where the brokers do not answer.
 
-        Call it after an epoch has failed: no retry restores records.
+        Call it after an epoch has failed: no retry restores records. Only `has_failed_often` makes a topic that the
+        brokers do not name a topic that is gone: one that has just started may not know its topics yet.
         """
         positions = positions_by_source(self.sources, manifest)
         for each in self._topics:
@@ -129,7 +136,11 @@ class Topics:
             except (Py4JError, OSError) as error:
                 _LOG.info("Kafka does not answer. asset=%s, reason=%s", self.asset, reason_of(error))
                 continue
-            missing = lost(read_to, dict(position.topics), now, {})
+            missing = [
+                each
+                for each in lost(read_to, dict(position.topics), now, {})
+                if has_failed_often or each.reason is not Reason.GONE
+            ]
             if missing:
                 raise self._error(missing)
 

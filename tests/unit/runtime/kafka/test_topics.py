@@ -134,7 +134,27 @@ def test_a_failed_epoch_is_explained_by_what_follows_it(
     monkeypatch: pytest.MonkeyPatch, brokers: FakeBrokers, words: str
 ) -> None:
     with pytest.raises(IncompatibleStateError, match=words):
-        asking(monkeypatch, brokers).topics.diagnose(replace(a_manifest(), sources=(READ,)))
+        asking(monkeypatch, brokers).topics.diagnose(replace(a_manifest(), sources=(READ,)), has_failed_often=True)
+
+
+def test_a_topic_is_gone_only_if_brokers_that_may_have_just_started_do_not_name_it_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = asking(monkeypatch, FakeBrokers(None))
+    asked.topics.diagnose(replace(a_manifest(), sources=(READ,)), has_failed_often=False)
+    assert asked.topics._topics[0].brokers.asked == ["topics"]  # type: ignore[attr-defined]
+
+
+EMPTY = SourcePosition(TRIPS, initial="v1\n{}")
+
+
+def test_no_topic_at_all_is_not_where_a_stream_begins_that_begins_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_end = replace(STRICT, begins_at_end=True)
+    with pytest.raises(CheckpointDeclinedError, match=r"named no topic.*topics=kafka subscribe=trips"):
+        asking(monkeypatch, FakeBrokers(), at_end).check(SourcePosition(TRIPS), EMPTY)
+    # From their beginning all are read, whenever they are found; and a stream that has begun goes on.
+    assert asking(monkeypatch, FakeBrokers()).check(SourcePosition(TRIPS), EMPTY) == EMPTY
+    assert asking(monkeypatch, FakeBrokers(), at_end).check(EMPTY, EMPTY) == EMPTY
 
 
 @pytest.mark.parametrize(
@@ -144,4 +164,4 @@ def test_a_failed_epoch_is_explained_by_what_follows_it(
 def test_a_failed_epoch_may_have_another_cause(
     monkeypatch: pytest.MonkeyPatch, brokers: FakeBrokers, options: KafkaOptions
 ) -> None:
-    asking(monkeypatch, brokers, options).topics.diagnose(replace(a_manifest(), sources=(READ,)))
+    asking(monkeypatch, brokers, options).topics.diagnose(replace(a_manifest(), sources=(READ,)), has_failed_often=True)
