@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.errors import FencedError as FencedError
     from dagster_ckpt.errors import IncompatibleStateError as IncompatibleStateError
     from dagster_ckpt.errors import InvalidPipelineError as InvalidPipelineError
+    from dagster_ckpt.errors import OutsideCodeError as OutsideCodeError
     from dagster_ckpt.errors import StoreUnavailableError as StoreUnavailableError
     from dagster_ckpt.history import CheckpointStore as CheckpointStore
     from dagster_ckpt.history import Snapshot as Snapshot
@@ -95,6 +96,7 @@ _HOMES = {
     "FencedError": "dagster_ckpt.errors",
     "IncompatibleStateError": "dagster_ckpt.errors",
     "InvalidPipelineError": "dagster_ckpt.errors",
+    "OutsideCodeError": "dagster_ckpt.errors",
     "KeyedState": "dagster_ckpt.operators.process",
     "ListState": "dagster_ckpt.operators.process",
     "LsmStateBackendResource": "dagster_ckpt.integration.declared.resources",

@@ -5,6 +5,7 @@ CheckpointError
 ├── StoreUnavailableError     the object store did not answer: try again
 ├── CorruptStateError         an object is damaged: which file, which epoch is good
 ├── InvalidPipelineError      the pipeline cannot work as written: fix your code
+├── OutsideCodeError          something outside of the code is missing or refuses: mend it there, it is tried again
 ├── IncompatibleStateError    the pipeline, or an upstream, no longer fits the state: what changed, how to go on
 ├── CheckpointTimeoutError    a shard was silent for too long: which shard, which host
 └── CheckpointDeclinedError   a shard could not make its part of the epoch: which shard, which host, why
@@ -33,6 +34,13 @@ class CorruptStateError(CheckpointError):
 
 class InvalidPipelineError(CheckpointError):
     """The stream, its options or its store cannot work as written. Nothing was started."""
+
+
+class OutsideCodeError(CheckpointError):
+    """What the stream needs outside of its code is missing or refuses: a driver, a right, a file, a constraint.
+
+    A person mends it there. The same code is tried again at a slow pace, for ever.
+    """
 
 
 class IncompatibleStateError(CheckpointError):

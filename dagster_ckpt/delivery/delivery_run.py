@@ -11,6 +11,7 @@ change log, but the truth is in the destination: see `judgement`.
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from dagster_ckpt.delivery.destination import (
     DeliveredTable,
     DeliveryMode,
     Destination,
+    DestinationMismatchError,
     DestinationUnavailableError,
     SchemaChanges,
     Session,
@@ -29,7 +31,13 @@ from dagster_ckpt.delivery.destination import (
     start_over,
 )
 from dagster_ckpt.delivery.judgement import Found, Move, judge
-from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, StoreUnavailableError
+from dagster_ckpt.errors import (
+    CorruptStateError,
+    IncompatibleStateError,
+    InvalidPipelineError,
+    OutsideCodeError,
+    StoreUnavailableError,
+)
 from dagster_ckpt.ids import EMPTY, Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, UpstreamPosition, decode
@@ -165,7 +173,7 @@ class _Run:
         try:
             if self._must_reopen:
                 self._reopen()
-            with self._job.destination.open(self._name, self._rows.table) as session:
+            with _fit_errors(), self._job.destination.open(self._name, self._rows.table) as session:
                 return self._deliver(session)
         except ColumnsChangedError:
             _log.info("the stream's columns have changed. asset=%s, stream=%s", self._job.asset, self._job.stream)
@@ -346,6 +354,17 @@ class _Run:
     def _pause(self) -> JobResult | None:
         """Wait before the next try; returns the result where there is a reason to end instead."""
         return self._end.pause(self._failures, self._reason_to_end)
+
+
+@contextmanager
+def _fit_errors() -> Iterator[None]:
+    """Within it what does not fit in the destination is an error that is mended there, and not in the code."""
+    try:
+        yield
+    except OutsideCodeError:
+        raise
+    except (IncompatibleStateError, InvalidPipelineError) as error:
+        raise DestinationMismatchError(str(error)).with_traceback(error.__traceback__) from error.__cause__
 
 
 class _Counted(Iterator[pa.RecordBatch]):

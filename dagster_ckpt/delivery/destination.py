@@ -30,13 +30,24 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.errors import FencedError, StoreUnavailableError
+from dagster_ckpt.errors import FencedError, IncompatibleStateError, OutsideCodeError, StoreUnavailableError
 from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE
 
 
 class DestinationUnavailableError(StoreUnavailableError):
     """A request to the destination failed, or its outcome is unknown. The delivery opens it again and goes on."""
+
+
+class RowsRefusedError(OutsideCodeError):
+    """The destination refuses rows of a transaction, by a constraint or a limit. Nothing of it was written.
+
+    To be mended where the rows come from, or in what the destination demands.
+    """
+
+
+class DestinationMismatchError(OutsideCodeError, IncompatibleStateError):
+    """What is in the destination does not fit the delivery. Nothing was written."""
 
 
 class PositionMovedError(FencedError):
@@ -104,8 +115,9 @@ class Session(AbstractContextManager["Session"], Protocol):
     def apply(self, transaction: Transaction) -> None:
         """Commit a transaction. Raises `PositionMovedError` if the destination's position is not its `after`.
 
-        Raises `DestinationUnavailableError` if it is unknown whether the transaction was committed, or if it was not
-        and may be retried. After any error the session is not used again.
+        Raises `RowsRefusedError`, with what is known of the row, if no retry can write them, `OutsideCodeError` for
+        what a person must mend, and `DestinationUnavailableError` if it is unknown whether the transaction was
+        committed, or if it was not and may be retried. After any error the session is not used again.
         """
 
 
@@ -136,7 +148,8 @@ class Destination(Protocol):
         `delivery` is the unique name of the delivery: its position is kept under that name. A delivery without a
         position needs an empty table, else `InvalidPipelineError` is raised: rows that it has not written are never
         touched. Columns are compared as described above; those that do not fit raise `IncompatibleStateError`. Also
-        raises `DestinationUnavailableError`.
+        raises `OutsideCodeError`, for a missing driver or a right that is not granted, and
+        `DestinationUnavailableError`.
         """
 
 

@@ -3,6 +3,7 @@
 All but the folder need an extra: `pip install 'dagster-ckpt[postgres]'`. Reading order
 
     delta          a table of Delta Lake
+    faults         whose fault an error of a destination is
     iceberg_table  an Iceberg table's mark, its data files and a commit that is made once
     iceberg        a table of Apache Iceberg
     json_rows      rows as JSON text, by arrays

@@ -25,8 +25,9 @@ from dagster_ckpt.delivery.destination import (
     start_over,
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
+from dagster_ckpt.destinations.faults import destination_error, fault_by_text
 from dagster_ckpt.destinations.secrets import resolved, shown
-from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
 
 if TYPE_CHECKING:
@@ -289,9 +290,11 @@ class DeltaSession:
             if isinstance(error, CommitFailedError) and self._was_overtaken(until):
                 raise self._overtaken() from error
             if isinstance(error, DeltaError | OSError):
-                raise DestinationUnavailableError(
-                    f"the commit to Delta Lake failed, or its reply was lost. destination={self._to.address}, "
-                    f"reason={error}"
+                raise destination_error(
+                    fault_by_text(str(error)),
+                    "the commit to Delta Lake failed, or its reply was lost.",
+                    destination=self._to.address,
+                    reason=error,
                 ) from error
             raise
 
@@ -327,7 +330,7 @@ def _loaded(to: DeltaLake, table: DeliveredTable) -> "DeltaTable":
     try:
         from deltalake import DeltaTable
     except ImportError as error:
-        raise InvalidPipelineError(
+        raise OutsideCodeError(
             "delivering to Delta Lake needs its library: pip install 'dagster-ckpt[deltalake]'"
         ) from error
     uri, options = resolved(to.uri), _options(to)

@@ -30,6 +30,7 @@ from dagster_ckpt.delivery.destination import (
     upserted,
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
+from dagster_ckpt.destinations.faults import Fault, destination_error, fault_by_text
 from dagster_ckpt.destinations.iceberg_table import (
     ConflictError,
     Mark,
@@ -45,7 +46,7 @@ from dagster_ckpt.destinations.iceberg_table import (
     written,
 )
 from dagster_ckpt.destinations.secrets import resolved, shown, without_secrets
-from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -278,9 +279,11 @@ class IcebergSession:
         except Exception as error:  # noqa: BLE001  (they may come from any library)
             plain = f"{type(error).__name__}: {error}"
             text = without_secrets(plain, self._to.properties)
-            raise DestinationUnavailableError(
-                f"the request to Iceberg failed, or its reply was lost: check that catalog and files can be reached. "
-                f"destination={self._to.address}, reason={text}"
+            raise destination_error(
+                Fault.PERSON if isinstance(error, TypeError | ValueError) else fault_by_text(text),
+                "the request to Iceberg failed, or its reply was lost: check that catalog and files can be reached.",
+                destination=self._to.address,
+                reason=text,
             ) from (error if text == plain else None)  # the original error would show the secrets
 
 
@@ -289,13 +292,13 @@ def _catalog(to: Iceberg) -> "Catalog":
         from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NotInstalledError
     except ImportError as error:
-        raise InvalidPipelineError(
+        raise OutsideCodeError(
             "delivering to Iceberg needs its library: pip install 'dagster-ckpt[iceberg]'"
         ) from error
     try:
         return load_catalog(to.catalog, **{name: resolved(value) for name, value in to.properties.items()})
     except (NotInstalledError, ImportError) as error:
-        raise InvalidPipelineError(
+        raise OutsideCodeError(
             "this catalog needs an extra of pyiceberg, or a driver: pip install 'pyiceberg[sql-postgres]', for "
             f"example. destination={to.address}, reason={error}"
         ) from error

@@ -32,17 +32,24 @@ from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.delivery.destination import (
     DeliveredTable,
     DeliveryMode,
-    DestinationUnavailableError,
     PositionMovedError,
+    RowsRefusedError,
     Transaction,
     deleted_keys,
     start_over,
     upserted,
 )
+from dagster_ckpt.destinations.faults import destination_error
 from dagster_ckpt.destinations.json_rows import check_json, in_pieces, json_rows
 from dagster_ckpt.destinations.kafka_topics import TopicFacts, Topics, without_secrets
 from dagster_ckpt.destinations.secrets import resolved
-from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, did_you_mean
+from dagster_ckpt.errors import (
+    CheckpointError,
+    IncompatibleStateError,
+    InvalidPipelineError,
+    OutsideCodeError,
+    did_you_mean,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -55,6 +62,7 @@ _QUEUE_RECORDS = 1_000_000
 _PIECE_ROWS = 100_000
 _WAIT_S = 0.01
 _ABORT_S = 10
+_KEY_LENGTH_MAX = 200
 
 _OWN = frozenset({"bootstrap.servers", "metadata.broker.list", "group.id", "isolation.level", "partitioner"})
 _OWN_PREFIXES = ("transaction", "delivery.report.", "enable.idempotence", "error_cb")
@@ -145,7 +153,7 @@ class KafkaSession:
         try:
             from confluent_kafka import Producer
         except ImportError as error:
-            raise InvalidPipelineError(
+            raise OutsideCodeError(
                 "delivering to Kafka needs its library: pip install 'dagster-ckpt[kafka]'"
             ) from error
         self._to, self._delivery, self._table, self._clock = to, delivery, table, clock
@@ -264,6 +272,8 @@ class KafkaSession:
         self._send(keys, pa.nulls(len(keys), pa.string()))
 
     def _send(self, keys: pa.Array, values: pa.Array) -> None:
+        from confluent_kafka import KafkaException
+
         produce, topic = self._producer.produce, self._to.topic
         for key, value in zip(_as_bytes(keys), _as_bytes(values), strict=True):
             try:
@@ -271,6 +281,8 @@ class KafkaSession:
             except BufferError:
                 self._wait_until(len(self._producer) // 2)
                 produce(topic, value, key)
+            except KafkaException as error:
+                raise self._of(error.args[0], None if key is None else key.decode()[:_KEY_LENGTH_MAX]) from error
         self._check_time()
 
     def _wait_until(self, left: int) -> None:
@@ -283,7 +295,7 @@ class KafkaSession:
             if len(self._producer) < waiting:
                 waiting, since_ms = len(self._producer), now_ms
             elif now_ms - since_ms > 1000 * self._to.timeout_s:
-                raise self._unavailable(f"{waiting} records could not be sent")
+                raise self._failed(f"{waiting} records could not be sent")
 
     def _checked(self, found: Mapping[str, Any] | None) -> TopicFacts:
         """The topic, which is made if there is none; `found` is the record of the position."""
@@ -318,7 +330,7 @@ class KafkaSession:
 
     def _check_time(self) -> None:
         if self._is_late():
-            raise self._unavailable(
+            raise self._failed(
                 "the transaction took longer than the brokers allow. Lower max_epochs of deliver, or raise "
                 f"transaction_timeout_s. transaction_timeout_s={self._to.transaction_timeout_s}"
             )
@@ -332,7 +344,7 @@ class KafkaSession:
         except KafkaException as error:
             raise self._of(error.args[0]) from error
 
-    def _of(self, error: "KafkaError") -> CheckpointError:
+    def _of(self, error: "KafkaError", key: str | None = None) -> CheckpointError:
         from confluent_kafka import KafkaError
 
         reason = without_secrets(error, self._settings)
@@ -343,13 +355,13 @@ class KafkaSession:
                 f"destination={self._to.address}, delivery={self._delivery}"
             )
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            return InvalidPipelineError(
+            return RowsRefusedError(
                 "a record is larger than the topic allows: raise max.message.bytes of the topic and message.max.bytes "
                 "in config, or make the row's columns smaller in the stream. Nothing was written. "
-                f"destination={self._to.address}, reason={reason}"
+                f"destination={self._to.address}, reason={reason}{'' if key is None else f', key={key}'}"
             )
         if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-            return InvalidPipelineError(
+            return OutsideCodeError(
                 "the brokers do not allow a transaction this long: lower transaction_timeout_s, or raise their "
                 f"transaction.max.timeout.ms. destination={self._to.address}, "
                 f"transaction_timeout_s={self._to.transaction_timeout_s}"
@@ -358,12 +370,15 @@ class KafkaSession:
             return InvalidPipelineError(
                 f"a setting in config is wrong: correct it. destination={self._to.address}, reason={reason}"
             )
-        return self._unavailable(reason)
+        return self._failed(reason, error)
 
-    def _unavailable(self, reason: str) -> DestinationUnavailableError:
-        return DestinationUnavailableError(
-            "the request to Kafka failed, or its reply was lost: check that the brokers can be reached. "
-            f"destination={self._to.address}, reason={reason}, last_error={self._topics.last_error}"
+    def _failed(self, reason: str, error: "KafkaError | None" = None) -> CheckpointError:
+        return destination_error(
+            self._topics.fault(error),
+            "the request to Kafka failed, or its reply was lost: check that the brokers can be reached.",
+            destination=self._to.address,
+            reason=reason,
+            last_error=self._topics.last_error,
         )
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.delivery.destination import DestinationUnavailableError
+from dagster_ckpt.destinations.faults import Fault, destination_error
+from dagster_ckpt.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
+    from confluent_kafka import KafkaError, Message
 
 _OF_CONNECTIONS = ("client.id", "https.", "sasl.", "security.", "socket.", "ssl.", "enable.ssl", "broker.address")
 """The settings of connections, which the consumer needs too. All others are for the producer."""
@@ -41,7 +42,7 @@ class Topics:
         own = {name: value for name, value in settings.items() if name.startswith(_OF_CONNECTIONS)}
         own |= {"bootstrap.servers": settings["bootstrap.servers"], "log_level": 0}
         self._address, self._settings, self._timeout_s, self._clock = address, settings, timeout_s, clock
-        self.last_error = "none"
+        self.last_error, self._connecting = "none", Fault.NO_ANSWER
         self._admin = AdminClient(own | {"error_cb": self.note})
         self._consumer = Consumer(
             own
@@ -152,18 +153,46 @@ class Topics:
     def _deadline_ms(self) -> int:
         return self._clock.monotonic_ms() + 1000 * self._timeout_s
 
-    def note(self, error: object) -> None:
+    def note(self, error: "KafkaError") -> None:
         """Keep the reason why a broker cannot be reached: a time-out does not have it."""
-        self.last_error = without_secrets(error, self._settings)
+        self.last_error, self._connecting = without_secrets(error, self._settings), kafka_fault(error)
 
-    def _silent(self, topic: str, reason: object) -> DestinationUnavailableError:
+    def fault(self, error: object) -> Fault:
+        """Whose fault an error is. A time-out is that of what has kept the connection from being made."""
+        found = kafka_fault(error)
+        return self._connecting if found is Fault.NO_ANSWER else found
+
+    def _silent(self, topic: str, reason: object) -> CheckpointError:
         with suppress(Exception):
             self._admin.poll(0)  # runs the call-back with the reason of a time-out
-        return DestinationUnavailableError(
-            f"the topic cannot be read or created: check that its brokers can be reached. "
-            f"destination={self._address}, topic={topic}, reason={without_secrets(reason, self._settings)}, "
-            f"last_error={self.last_error}"
+        return destination_error(
+            self.fault(reason),
+            "the topic cannot be read or created: check that its brokers can be reached.",
+            destination=self._address,
+            topic=topic,
+            reason=without_secrets(reason, self._settings),
+            last_error=self.last_error,
         )
+
+
+def kafka_fault(error: object) -> Fault:
+    """Whose fault an error of librdkafka is."""
+    from confluent_kafka import KafkaError
+
+    faults = {
+        KafkaError.INVALID_MSG: Fault.ROWS,
+        KafkaError.INVALID_RECORD: Fault.ROWS,
+        KafkaError.MSG_SIZE_TOO_LARGE: Fault.ROWS,
+        KafkaError._AUTHENTICATION: Fault.PERSON,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: Fault.PERSON,
+        KafkaError.GROUP_AUTHORIZATION_FAILED: Fault.PERSON,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT: Fault.PERSON,
+        KafkaError.POLICY_VIOLATION: Fault.PERSON,
+        KafkaError.SASL_AUTHENTICATION_FAILED: Fault.PERSON,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: Fault.PERSON,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Fault.PERSON,
+    }
+    return faults.get(error.code(), Fault.NO_ANSWER) if isinstance(error, KafkaError) else Fault.NO_ANSWER
 
 
 def without_secrets(error: object, settings: Mapping[str, Any]) -> str:

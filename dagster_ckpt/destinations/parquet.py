@@ -28,13 +28,13 @@ from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.delivery.destination import (
     DeliveredTable,
     DeliveryMode,
-    DestinationUnavailableError,
     PositionMovedError,
     Transaction,
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, difference
+from dagster_ckpt.destinations.faults import destination_error, fault_by_text
 from dagster_ckpt.destinations.secrets import resolved, shown
-from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
+from dagster_ckpt.errors import CheckpointError, CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.storage.stores.address import check_url, open_store
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
@@ -229,10 +229,12 @@ class ParquetSession:
             f"delivery={self._delivery}, destination={self._to.address}, after={transaction.after}"
         )
 
-    def _unavailable(self, error: Exception) -> DestinationUnavailableError:
-        return DestinationUnavailableError(
-            f"a request to the folder's store failed, or its reply was lost. destination={self._to.address}, "
-            f"reason={error}"
+    def _unavailable(self, error: Exception) -> CheckpointError:
+        return destination_error(
+            fault_by_text(str(error)),
+            "a request to the folder's store failed, or its reply was lost.",
+            destination=self._to.address,
+            reason=error,
         )
 
 

@@ -25,17 +25,18 @@ import pyarrow as pa
 from dagster_ckpt.delivery.destination import (
     DeliveredTable,
     DeliveryMode,
-    DestinationUnavailableError,
     PositionMovedError,
     Transaction,
     start_over,
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
+from dagster_ckpt.destinations.faults import destination_error, fault_by_sqlstate
 from dagster_ckpt.destinations.secrets import resolved, shown
-from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
 
 if TYPE_CHECKING:
+    from adbc_driver_manager import Error
     from adbc_driver_postgresql.dbapi import Connection
 
 POSITIONS = "dagster_ckpt_positions"
@@ -326,7 +327,7 @@ def _connected(to: Postgres) -> "Connection":
         from adbc_driver_manager import Error
         from adbc_driver_postgresql import dbapi
     except ImportError as error:
-        raise InvalidPipelineError(
+        raise OutsideCodeError(
             "delivering to PostgreSQL needs its driver: pip install 'dagster-ckpt[postgres]'"
         ) from error
     with ExitStack() as opened:
@@ -343,12 +344,15 @@ def _connected(to: Postgres) -> "Connection":
     return connection
 
 
-def _not_done(error: Exception, to: Postgres) -> CheckpointError:
-    # The driver's text may repeat the URL.
+def _not_done(error: "Error", to: Postgres) -> CheckpointError:
+    # The driver's text may repeat the URL. It has what the server says of a row: table, column, line and detail.
     text = str(error).replace(resolved(to.url), shown(resolved(to.url)))
-    return DestinationUnavailableError(
-        f"the request to PostgreSQL failed, or its reply was lost: check that the server can be reached and "
-        f"has disk space. destination={to.address}, reason={text}"
+    return destination_error(
+        fault_by_sqlstate(error.sqlstate, text),
+        "the request to PostgreSQL failed, or its reply was lost: check that the server can be reached and has disk "
+        "space.",
+        destination=to.address,
+        reason=text,
     )
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import OutsideCodeError
 from dagster_ckpt.protocol.redaction import redacted_text
 
 _SECRET_LENGTH = 4
 """A shorter value is a switch or a number, and part of too many words."""
 
 
-class UnsetVariableError(InvalidPipelineError):
+class UnsetVariableError(OutsideCodeError):
     """An environment variable that a destination names is not set."""
 
 

@@ -10,6 +10,7 @@ import pytest
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.integration.dagster_names import ATTEMPT_TAG, STREAM_TAG
+from dagster_ckpt.integration.recovery.crash_loop import Cause
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_failed, report
 from dagster_ckpt.integration.recovery.dagster_runs import LastRuns, newest_run, run_view, unfinished_runs
 from dagster_ckpt.integration.recovery.decision import GaveUp
@@ -99,7 +100,7 @@ def test_view_of_a_failed_run(real: dg.DagsterInstance, simulated: Any) -> None:
     assert views[0] == views[1]
     assert views[0].state is RunState.FAILED
     assert views[0].error is not None
-    assert views[0].error.unavailable
+    assert views[0].error.cause is Cause.NO_ANSWER
     assert views[0].attempt == 2
 
 

@@ -5,6 +5,8 @@ import pytest
 from py4j.protocol import Py4JError
 
 from dagster_ckpt import StoreUnavailableError
+from dagster_ckpt.delivery.destination import RowsRefusedError
+from dagster_ckpt.errors import OutsideCodeError
 from tests.dagster.sensor_world import SensorWorld, a_world
 
 STARTING, STARTED = dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED
@@ -50,8 +52,15 @@ def outage(world: SensorWorld, run: dg.DagsterRun, error: BaseException, runs: i
 
 @pytest.mark.parametrize(
     "error",
-    [FULL, Py4JError(STANDALONE), Py4JError(STANDALONE_EARLIER), Py4JError(KUBERNETES)],
-    ids=["full disk", "standalone master", "standalone master, earlier", "kubernetes"],
+    [
+        FULL,
+        Py4JError(STANDALONE),
+        Py4JError(STANDALONE_EARLIER),
+        Py4JError(KUBERNETES),
+        OutsideCodeError("delivering to PostgreSQL needs its driver"),
+        RowsRefusedError("violates not-null constraint"),
+    ],
+    ids=["full disk", "standalone master", "standalone master, earlier", "kubernetes", "no driver", "refused row"],
 )
 def test_the_sensor_never_gives_up_on_what_does_not_answer(error: BaseException) -> None:
     world = a_world()

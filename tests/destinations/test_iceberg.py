@@ -42,7 +42,7 @@ from dagster_ckpt.delivery.destination import (
 )
 from dagster_ckpt.destinations import Iceberg, iceberg_table
 from dagster_ckpt.destinations.iceberg import IcebergSession
-from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.testing.destination_suite import APPENDED, UPSERTED, DestinationSuite, Row, added, changed
 from dagster_ckpt.testing.schema_suite import SchemaSuite
@@ -543,7 +543,7 @@ def test_a_name_without_a_namespace_is_refused(name: str) -> None:
 
 def test_without_the_library_it_says_how_to_install_it(iceberg: Iceberg, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
-    with pytest.raises(InvalidPipelineError, match=r"pip install 'dagster-ckpt\[iceberg\]'"):
+    with pytest.raises(OutsideCodeError, match=r"pip install 'dagster-ckpt\[iceberg\]'"):
         iceberg.open("one", APPENDED)
 
 

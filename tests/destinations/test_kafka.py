@@ -36,11 +36,12 @@ from dagster_ckpt.delivery.destination import (
     DeliveryMode,
     Destination,
     DestinationUnavailableError,
+    RowsRefusedError,
     Transaction,
 )
 from dagster_ckpt.destinations import Kafka
 from dagster_ckpt.destinations import kafka as module
-from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 from dagster_ckpt.testing.destination_suite import APPENDED, COLUMNS, UPSERTED, DestinationSuite, Row, added, changed
 from tests.destinations import kafka_writer
 from tests.servers.kafka import JARS, Broker, kafka
@@ -345,7 +346,7 @@ def test_a_record_that_is_too_large_is_named_and_nothing_is_written(where: str, 
             configure(admin, to.topic, max_message_bytes="2000")
             time.sleep(1)
         large = "A" * (3_000 if where == "in the broker" else 2_000_000)
-        with pytest.raises(InvalidPipelineError, match=rf"max.message.bytes.*/{to.topic}"):
+        with pytest.raises(RowsRefusedError, match=rf"max.message.bytes.*/{to.topic}"):
             session.apply(Transaction("1", "2", added(("AA", 1), (large, 2))))
     assert rows_in(to) == [("UA", 1)]
     with to.open("one", APPENDED) as session:
@@ -377,7 +378,7 @@ def test_a_transaction_that_takes_too_long_writes_nothing_and_says_what_to_do(br
 
 def test_a_longer_transaction_than_the_brokers_allow_is_refused(broker: Broker) -> None:
     to = Kafka(broker.address, f"shop-{next(NUMBERS)}", transaction_timeout_s=901)
-    with pytest.raises(InvalidPipelineError, match=r"transaction\.max\.timeout\.ms.*transaction_timeout_s=901"):
+    with pytest.raises(OutsideCodeError, match=r"transaction\.max\.timeout\.ms.*transaction_timeout_s=901"):
         to.open("one", APPENDED)
 
 

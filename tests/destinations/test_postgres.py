@@ -11,10 +11,17 @@ import pytest
 from adbc_driver_manager import AdbcStatusCode, OperationalError
 from adbc_driver_postgresql import dbapi
 
-from dagster_ckpt.delivery.destination import DeliveredTable, DeliveryMode, Destination, SchemaChanges, Transaction
+from dagster_ckpt.delivery.destination import (
+    DeliveredTable,
+    DeliveryMode,
+    Destination,
+    RowsRefusedError,
+    SchemaChanges,
+    Transaction,
+)
 from dagster_ckpt.destinations import Postgres
-from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.testing.destination_suite import UPSERTED, DestinationSuite, Row, changed
+from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
+from dagster_ckpt.testing.destination_suite import APPENDED, UPSERTED, DestinationSuite, Row, added, changed
 from dagster_ckpt.testing.schema_suite import SchemaSuite
 from tests.unit.delivery.delivery_runs import DeliveryRuns
 
@@ -233,3 +240,36 @@ def test_a_table_that_the_stream_has_emptied_goes_on(made: tuple[Postgres, dbapi
     with to.open("one", UPSERTED) as session:
         session.apply(Transaction("2", "3", changed(("insert", ("AA", 1)))))
     assert in_table(cursor, "carrier, flights") == [("AA", 1)]
+
+
+REFUSALS = {
+    "CHECK (flights >= 0)": (("UA", -1), r"\"delays\" violates check constraint .*Failing row contains \(UA, -1\)"),
+    "UNIQUE (flights)": (("AA", 1), r"violates unique constraint .*Key \(flights\)=\(1\) already exists"),
+    "NOT NULL": (("UA", None), r"null value in column \"flights\" of relation \"delays\" .*row contains \(UA, null\)"),
+    "": (("zero \0 byte", 1), r"COPY delays, line 2, column carrier"),
+}
+
+
+@pytest.mark.parametrize("demand", REFUSALS)
+def test_rows_that_the_table_refuses_are_named_and_are_no_missing_answer(demand: str, postgres_url: str) -> None:
+    row, says = REFUSALS[demand]
+    schema = f"refuses_{next(TestPostgres.numbers)}"
+    with dbapi.connect(postgres_url, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE SCHEMA {schema}")
+        more = demand if demand == "NOT NULL" or not demand else f", {demand}"
+        cursor.execute(f"CREATE TABLE {schema}.delays (carrier text, flights bigint {more})")
+    to = Postgres(postgres_url, "delays", schema)
+    with to.open("one", APPENDED) as session:
+        session.apply(Transaction(None, "1", added(("AA", 1))))
+        with pytest.raises(RowsRefusedError, match=rf"(?s)destination=.*{says}") as refused:
+            session.apply(Transaction("1", "2", added(("OK", 7), row)))
+    assert "of%20the%20tests" not in str(refused.value)
+    with to.open("one", APPENDED) as session:
+        assert session.position == "1"
+
+
+def test_a_password_that_the_server_refuses_is_for_a_person_to_mend(postgres_url: str) -> None:
+    wrong = Postgres(postgres_url.replace("of%20the%20tests", "another"), "delays")
+    with pytest.raises(OutsideCodeError, match="mend what it names") as refused:
+        wrong.open("one", APPENDED)
+    assert "another" not in str(refused.value)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import dagster as dg
 
 from dagster_ckpt.ids import Epoch
+from dagster_ckpt.integration.recovery.crash_loop import Cause
 from dagster_ckpt.integration.recovery.decision import GaveUp, Unavailable
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, latest_evaluation
 from dagster_ckpt.integration.recovery.stream_view import PoolView
@@ -26,8 +27,9 @@ def check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
         CHECK,
         asset=key,
         description="Fails when the recovery sensor no longer restarts the stream because its runs keep failing at the "
-        "same epoch; while the store or Spark's master does not answer (the sensor keeps retrying); and while its run "
-        "waits for a pool slot that a finished run still holds. Passes with the next committed epoch.",
+        "same epoch; while what the stream needs does not answer, or must be mended outside of the code (the sensor "
+        "keeps retrying); and while its run waits for a pool slot that a finished run still holds. Passes with the "
+        "next committed epoch.",
     )
 
 
@@ -84,16 +86,23 @@ def evaluation_failed(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_u
 def evaluation_unavailable(
     key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, unavailable: Unavailable
 ) -> dg.AssetCheckEvaluation:
-    """What the sensor reports while something that the stream needs does not answer."""
+    """What the sensor reports while something that the stream needs does not answer, or must be mended."""
     error = str(unavailable.error)[:_ERROR_LENGTH_MAX]
+    runs = "1 Dagster run" if unavailable.failures == 1 else f"{unavailable.failures} Dagster runs in a row"
+    if unavailable.error.cause is Cause.OUTSIDE:
+        what, how = (
+            "Something outside of the code must be mended",
+            "mend what the error names; materialize to try at once",
+        )
+    else:
+        what, how = "What the stream needs does not answer", "check what the error names"
     return _failed(
         key,
         run,
         epoch,
-        f"The store or Spark's master does not answer: {unavailable.failures} Dagster runs in a row failed "
-        f"after epoch {epoch}. Nothing is lost, and no attempt is used up: the sensor keeps restarting the stream, "
-        f"next after {unavailable.wait_ms / 1000:g} s.\n\n"
-        f"**What to do**: check what the error names.\n\n**The last error**: {_as_markdown(error)}",
+        f"{what}: {runs} failed after epoch {epoch}. Nothing is lost, and no attempt is used up: the sensor keeps "
+        f"restarting the stream, next after {unavailable.wait_ms / 1000:g} s.\n\n"
+        f"**What to do**: {how}.\n\n**The last error**: {_as_markdown(error)}",
         {_FAILURES: unavailable.failures, _ERROR: error},
     )
 

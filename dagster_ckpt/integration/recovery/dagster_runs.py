@@ -5,7 +5,6 @@ was killed frees nothing, and Dagster keeps the next run in its queue without re
 """
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,20 +43,6 @@ _NOT_THE_STREAMS = {
 }
 """Errors that are not the stream's fault: the answer to each of them is to start it again."""
 
-_MASTER_IS_UNAVAILABLE = re.compile(
-    # The scheduler backend of a standalone cluster. It stops the driver's context from another thread, so what the
-    # driver raises depends on how far it had come.
-    r"All masters are unresponsive"
-    r"|stopped SparkContext.*was stopped at:\s+org\.apache\.spark\.SparkContext\$\$anon"
-    r'|"org\.apache\.spark\.SparkEnv\$\.get\(\)" is null'
-    # Kubernetes and YARN, from within the constructor of the context.
-    r"|calling None\.org\.apache\.spark\.api\.java\.JavaSparkContext\b.*"
-    r"(?:ConnectException|UnknownHostException|SocketTimeoutException|NoRouteToHostException|ConnectTimeoutException"
-    r"|Connection refused|Connection timed out|Failed to connect)",
-    re.DOTALL,
-)
-"""What Spark raises where its master (or the resource manager in its place) cannot be reached."""
-
 
 def run_error(instance: dg.DagsterInstance, run: dg.DagsterRun, step: str) -> RunError | None:
     """The error that ended this step of the run, or the run before the step began. None where none was reported."""
@@ -83,14 +68,10 @@ def _read(error: Any) -> RunError | None:
     if kind in _NOT_THE_STREAMS:
         return None
     message = str(error.message).strip()
-    unavailable = kind in _NOT_THERE or _MASTER_IS_UNAVAILABLE.search(message) is not None
-    return RunError(kind, message.partition(f"{kind}: ")[2] or message, unavailable)
+    return RunError.read(kind, message.partition(f"{kind}: ")[2] or message)
 
 
 _LOG = logging.getLogger(__name__)
-
-_NOT_THERE = ("StoreUnavailableError", "DestinationUnavailableError")
-"""What did not answer is not the stream's fault."""
 
 WILL_RETRY_TAG = "dagster/will_retry"
 """Set by Dagster on a failed run that its run retries will retry."""

@@ -23,15 +23,18 @@ To recover is to relaunch, up to a limit: `same_error_max` runs in a row failed 
 relaunches ended in any way, all without a new epoch. Then the sensor gives up: it launches nothing and the check
 `no_crash_loop` fails. A run started by hand, another `code_version` or a committed epoch resets the counts.
 
-A run that failed because the store or Spark's master did not answer uses up no attempt. It is relaunched without limit,
-with pauses that grow up to `backoff_max`; from the second such run in a row the check names what does not answer.
+A run that failed for a cause that no other code would mend (`Cause`) uses up no attempt. It is relaunched for ever:
+
+    the store, a source, a destination or Spark's master    with pauses that grow up to `backoff_max`; from the second
+    did not answer                                          such run in a row the check names what does not answer
+    a person must mend something outside of the code        `backoff_max` after each run; the check says what, at once
 """
 
 from dataclasses import dataclass, replace
 
 from dagster_ckpt.ids import Term
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
-from dagster_ckpt.integration.recovery.crash_loop import RunError, SameError, counted
+from dagster_ckpt.integration.recovery.crash_loop import Cause, RunError, SameError, counted
 from dagster_ckpt.integration.recovery.stream_view import (
     LeaseView,
     PoolView,
@@ -57,7 +60,7 @@ class Launch:
     `attempt` is 0 for one that follows a clean end. `may_fence` is the one term it may fence without waiting.
     `not_rolled_back` is the epoch of a rollback that the previous run was asked for and did not do; neither will this
     one. `before` is the error of the runs before it, to compare its failure with. `unavailable` runs in a row ended
-    because something did not answer.
+    because something did not answer, or must be mended outside of the code.
     """
 
     attempt: int
@@ -82,7 +85,7 @@ class GaveUp:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A service that the stream needs does not answer. `failures` runs in a row ended so, the last one with `error`.
+    """What the stream needs does not answer, or refuses. `failures` runs in a row ended so, the last one with `error`.
 
     Relaunching continues, the next time after a pause of `wait_ms`.
     """
@@ -97,7 +100,7 @@ class Verdict:
     """What to do, and why (`reason` is for people).
 
     `declare_failed`: report the newest run to Dagster as failed, before anything is launched. `gave_up`: nothing is
-    launched, and the stream's check reports why. `unavailable`: the check reports what does not answer. `stuck`: the
+    launched, and the stream's check reports why. `unavailable`: the check reports what to mend. `stuck`: the
     check reports that this pool has no slot for the run, and will not have one without help. `waits`: the relaunch is
     not due yet.
     """
@@ -231,7 +234,7 @@ def _starting(view: StreamView, run: RunView, start: StartView, recovery: Recove
         return Verdict("its Dagster run is starting")
     if start.life is Life.LAPSED and run.same_ms >= STARTING_MS_MAX:
         what = f"the run is alive but did not open its stream within {run.same_ms / 1000:g} s: is Spark reachable?"
-        return _wait_for_an_answer(view, run, RunError("NotOpened", what, unavailable=True), recovery, start.silent_ms)
+        return _wait_for_an_answer(view, run, RunError("NotOpened", what, Cause.NO_ANSWER), recovery, start.silent_ms)
     what = "its process is gone" if start.life is Life.DEAD else f"no heartbeat for {start.silent_ms / 1000:g} s"
     return _recover(view, run, recovery, f"{what}, before it opened the stream", start.silent_ms)
 
@@ -256,7 +259,7 @@ def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
 
 
 def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since_ms: int) -> Verdict:
-    if run.error is not None and run.error.unavailable and recovery.max_attempts:
+    if run.error is not None and run.error.cause is not Cause.CODE and recovery.max_attempts:
         return _wait_for_an_answer(view, run, run.error, recovery, since_ms)
     attempt = 1 if view.progressed or view.new_code else run.attempt + 1
     # An error of other code proves nothing about this code; one that came after an epoch is the first at this one.
@@ -283,10 +286,13 @@ def _wait_for_an_answer(view: StreamView, run: RunView, error: RunError, recover
     """Relaunch without limit, with growing pauses: the stream is not at fault, so no attempt is used up."""
     begins = view.progressed or view.new_code
     failures = 1 if begins else run.unavailable + 1
-    wait_ms = recovery.wait_ms(failures)
-    # One in a row may be a hiccup, and its relaunch follows at once.
-    unavailable = Unavailable(failures, error, wait_ms) if failures > 1 else None
-    why = f"the store or Spark did not answer, {failures} times in a row ({error.kind}); its relaunch"
+    if error.cause is Cause.OUTSIDE:
+        wait_ms, what = recovery.backoff_max_ms, "something outside of the code must be mended"
+    else:
+        wait_ms, what = recovery.wait_ms(failures), "what the stream needs did not answer"
+    # One without an answer may be a hiccup, and its relaunch follows at once.
+    unavailable = Unavailable(failures, error, wait_ms) if failures > 1 or error.cause is Cause.OUTSIDE else None
+    why = f"{what}, {failures} times in a row ({error.kind}); its relaunch"
     if since_ms < wait_ms:
         return Verdict(f"{why} waits {wait_ms / 1000:g} s", unavailable=unavailable, waits=True)
     attempt, before = (0, None) if begins else (run.attempt, run.before)

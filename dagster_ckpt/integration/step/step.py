@@ -15,6 +15,7 @@ from dagster_ckpt.errors import (
     FencedError,
     IncompatibleStateError,
     InvalidPipelineError,
+    OutsideCodeError,
     StoreUnavailableError,
     naming,
 )
@@ -204,6 +205,8 @@ def _run_in_turn(
         with run_mutex(context.run.run_id, step.clock):
             tag_run(context.instance, context.run.run_id, {TURN_TAG: op_name})
             return _run(step, config, resources)
+    except OutsideCodeError:
+        raise
     except (InvalidPipelineError, IncompatibleStateError):
         # A restart cannot fix it: the sensor does not relaunch it.
         run_id = context.run.run_id

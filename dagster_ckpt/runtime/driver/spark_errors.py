@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.errors import CheckpointError
+from dagster_ckpt.errors import CheckpointError, OutsideCodeError
 from dagster_ckpt.protocol.redaction import redacted_folder
 from dagster_ckpt.runtime.declared.sources import Source, named
 
@@ -97,9 +97,9 @@ def missing_input_named(asset: str) -> Iterator[None]:
 
 
 def _missing(asset: str, paths: Sequence[str]) -> CheckpointError:
-    return CheckpointError(
-        "what the stream reads is not there; nothing of the epoch in work was committed. Restore it and start again: "
-        "the stream goes on from its last epoch and reads no file twice. "
+    return OutsideCodeError(
+        "what the stream reads is not there; nothing of the epoch in work was committed. Restore it: the stream "
+        "goes on from its last epoch, and reads no file twice. "
         f"asset={asset}, path={', '.join(map(redacted_folder, paths))}"
     )
 

@@ -276,7 +276,9 @@ class _Run:
             if not self._may_try_again("an epoch", error):
                 self._topics.diagnose(self._writer.manifest, has_failed_often=True)
                 session = self._job.stream.frame.sparkSession
-                raise explained(self._job.asset, self._checked.sources, error, session) from error.__cause__
+                better = explained(self._job.asset, self._checked.sources, error, session)
+                self._topics.check_answers(better)
+                raise better from error.__cause__
             return self._back_off()
 
     def _is_only_slow(self, error: Exception) -> bool:

@@ -35,6 +35,10 @@ class Brokers:
         self._open_admin: Any = None
         self._open_consumer: Any = None
 
+    def ask(self) -> None:
+        """Return once the cluster answers."""
+        self._answer(self._admin.describeCluster().nodes())
+
     def ids(self, names: Collection[str]) -> Mapping[str, str]:
         """The id of each topic that exists; brokers before 2.8 have none."""
         return _ids(self._described(names))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError
+from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError, OutsideCodeError, StoreUnavailableError
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Offsets, Reason, TopicsNow, lost, next_offsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition
 from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source, named, positions_by_source
@@ -32,6 +32,14 @@ _ERRORS: Mapping[Reason, str] = {
     "if the stream did not begin at offset 0. To keep the state and go on at the same offsets, set "
     "failOnDataLoss=false on the source",
 }
+
+
+class SourceUnavailableError(StoreUnavailableError):
+    """A Kafka cluster that the stream reads does not answer. Nothing is lost: the same step may be tried again."""
+
+
+class TopicGoneError(OutsideCodeError, IncompatibleStateError):
+    """A topic or partition that the stream reads does not exist, or its user may not see it."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +152,14 @@ class Topics:
             if missing:
                 raise self._error(missing)
 
+    def check_answers(self, error: Exception) -> None:
+        """Raise `error` as `SourceUnavailableError` if a cluster does not answer now."""
+        for each in self._topics:
+            try:
+                each.brokers.ask()
+            except (Py4JError, OSError):
+                raise SourceUnavailableError(f"Kafka does not answer. {error}") from error.__cause__
+
     def now(self, source: Source, names: Collection[str]) -> TopicsNow:
         """The offsets and ids of these topics of the source now."""
         return self._brokers(source).topics(names)
@@ -169,7 +185,8 @@ class Topics:
     def _error(self, missing: Sequence[LostOffsets]) -> IncompatibleStateError:
         worst = next(reason for reason in reversed(Reason) if any(each.reason is reason for each in missing))
         partitions = _texts(each for each in missing if each.reason is worst)
-        return IncompatibleStateError(f"{_ERRORS[worst]}. asset={self.asset}, partitions={partitions}")
+        kind = TopicGoneError if worst is Reason.GONE else IncompatibleStateError
+        return kind(f"{_ERRORS[worst]}. asset={self.asset}, partitions={partitions}")
 
 
 def _texts(missing: Iterable[LostOffsets]) -> str:

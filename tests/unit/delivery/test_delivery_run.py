@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.delivery.destination import DeliveryMode, Transaction
+from dagster_ckpt.delivery.destination import DeliveryMode, DestinationMismatchError, Transaction
 from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
@@ -175,7 +175,7 @@ def test_a_table_with_rows_of_others_is_not_touched(delivering: Delivering) -> N
     other = Delivering(delivering.folder / "other")
     other.stream.commit(departures({"ZZ": [1.0]}))
     before = delivering.delivered()
-    with pytest.raises(InvalidPipelineError, match="begins with an empty table"):
+    with pytest.raises(DestinationMismatchError, match="begins with an empty table"):
         other.deliver(delivering.destination)
     assert delivering.delivered() == before
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import OutsideCodeError
 from dagster_ckpt.storage.stores.over_fsspec.places import (
     azure_options,
     azure_place,
@@ -50,7 +50,7 @@ def _needs(what: str, extra: str, url: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise InvalidPipelineError(
+        raise OutsideCodeError(
             f"{what}, on every host that opens it: pip install 'dagster-ckpt[{extra}]'. "
             f"missing={error.name}, store={url}"
         ) from None

@@ -8,7 +8,7 @@ import pytest
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Term
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
-from dagster_ckpt.integration.recovery.crash_loop import RunError, SameError
+from dagster_ckpt.integration.recovery.crash_loop import Cause, RunError, SameError
 from dagster_ckpt.integration.recovery.decision import GaveUp, Launch, Unavailable, Verdict, decide
 from dagster_ckpt.integration.recovery.stream_view import LeaseView, PoolView, RunState, RunView, StartView, StreamView
 from dagster_ckpt.protocol.lease import Life
@@ -358,7 +358,7 @@ def test_runs_that_died_without_an_error_are_bounded_by_the_attempts_and_given_u
     assert judge(replace(ran(RunState.STARTED), attempt=5), LAPSED).gave_up == GaveUp(6, None, same=False)
 
 
-NO_ANSWER = RunError("StoreUnavailableError", "the disk is full", unavailable=True)
+NO_ANSWER = RunError("StoreUnavailableError", "the disk is full", Cause.NO_ANSWER)
 
 
 def test_a_store_that_does_not_answer_is_retried_for_ever_and_uses_up_no_attempt() -> None:
@@ -383,6 +383,18 @@ def test_from_the_second_time_in_a_row_the_check_names_what_does_not_answer_whil
     assert judge(run, LAPSED).unavailable is None, "one may be a hiccup, and its relaunch follows at once"
     verdict = judge(replace(run, unavailable=1), LAPSED)
     assert (verdict.launch, verdict.unavailable) == (None, Unavailable(2, NO_ANSWER, 5_000))
+
+
+def test_what_a_person_mends_outside_of_the_code_is_tried_again_slowly_for_ever_and_named_at_once() -> None:
+    error, recovery = RunError.read("RowsRefusedError", "violates a constraint"), Recovery()
+    run = replace(ran(RunState.FAILED), error=error, attempt=2, before=times(2))
+    for failures in range(20):
+        seen = replace(run, unavailable=failures)
+        early = judge(replace(seen, same_ms=recovery.backoff_max_ms - 1), LAPSED, recovery=recovery)
+        assert (early.launch, early.unavailable) == (None, Unavailable(failures + 1, error, recovery.backoff_max_ms))
+        verdict = judge(replace(seen, same_ms=recovery.backoff_max_ms), LAPSED, recovery=recovery)
+        assert verdict.launch == Launch(2, TERM, NOW, before=times(2), unavailable=failures + 1)
+        assert verdict.gave_up is None
 
 
 def test_a_crash_after_an_outage_counts_from_where_it_stood_before() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, OutsideCodeError
 from dagster_ckpt.storage.stores.address import StoreAddress, check_reach, open_store
 
 
@@ -74,12 +74,12 @@ def test_without_s3fs_an_s3_store_says_what_to_install() -> None:
         import sys
         sys.modules["s3fs"] = None
         import dagster_ckpt
-        from dagster_ckpt.errors import InvalidPipelineError
+        from dagster_ckpt.errors import OutsideCodeError
         from dagster_ckpt.storage.stores.address import open_store
         open_store("file:///somewhere")
         try:
             open_store("s3://bucket/folder", {"secret": "hunter2"})
-        except InvalidPipelineError as error:
+        except OutsideCodeError as error:
             print(error)
     """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -109,7 +109,7 @@ def test_without_its_library_a_store_says_what_to_install(
     for name in [name for name in sys.modules if name.startswith(f"{library}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(InvalidPipelineError, match=said + ", store=" + url):
+    with pytest.raises(OutsideCodeError, match=said + ", store=" + url):
         open_store(url)
 
 
