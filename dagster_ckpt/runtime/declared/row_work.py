@@ -1,5 +1,6 @@
 """What Spark does with the rows of a table one by one: its text, and whether it depends on a row's values alone."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,8 @@ _ROW_BY_ROW = {
     "SubqueryAlias": None,
 }
 """Plan nodes that make of each row what follows from it, and what a text calls them; None: it changes nothing."""
+_AT_MOST_ONE = ("Filter", "Project", "SubqueryAlias")
+"""Those of them that make no more than one row of each."""
 _MOVES = {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Union"}
 """Plan nodes that bring rows to other partitions."""
 _PLAIN = ("Alias", "AttributeReference")
@@ -145,6 +148,34 @@ class RowWork:
                 f"repartition, coalesce and union. found={', '.join(sorted(moved))}"
             )
 
+    @cached_property
+    def names_after(self) -> Mapping[str, str] | None:
+        """The name that each column of the rows has afterwards, where it is still there, unchanged.
+
+        None where a row may have become several, so that nothing identifies it any more.
+        """
+        if any(node.kind not in _AT_MOST_ONE for node in self._added):
+            return None
+        origins = {number: name for name, number in _attributes(self._rows).items()}
+        for node in reversed(self._added):
+            if node.kind == "Project":
+                made = zip(columns_of(node.node.output()), node.expressions, strict=True)
+                origins = {
+                    number: origins[of]
+                    for (_, number), each in made
+                    if (of := each.number) is not None and of in origins
+                }
+        found: dict[str, str] = {}
+        for name, number in columns_of(plan_of(self._worked).output()):
+            if number in origins:
+                found.setdefault(origins[number], name)
+        return found
+
+    def key_after(self, key: Sequence[str]) -> tuple[str, ...] | None:
+        """The columns that identify a row afterwards, if these did before; None: some are gone."""
+        names = self.names_after
+        return None if names is None or not set(key) <= names.keys() else tuple(names[column] for column in key)
+
     def keeps(self, columns: Sequence[str]) -> bool:
         """Whether each of these columns of the rows is still there, unchanged."""
         before, after = self._numbers
@@ -184,6 +215,11 @@ class _Expression:
     place: int
     column: str | None
     renamed: bool
+
+    @property
+    def number(self) -> int | None:
+        """Spark's number of that column."""
+        return None if self.column is None else int(re.sub(r"\D", "", self.column.rpartition("#")[2]))
 
     @cached_property
     def expression(self) -> Any:

@@ -237,7 +237,7 @@ class Stream:
         before, key = self.upstream.where, self.upstream.row_key
         upstream = Upstream(
             self.upstream.name,
-            key if key is not None and done.keeps(key) else None,
+            None if key is None else done.key_after(key),
             described if before is None else f"({before}) AND ({described})",
             changes=True,
         )

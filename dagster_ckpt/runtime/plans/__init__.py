@@ -17,6 +17,7 @@ Reading order. Begin with `compiler`.
     constants       rows that a query has in its text
     sessions        windows of sessions, as keys of an aggregate
     keys            a key's value as columns that a step can have as keys
+    table_keys      which of its columns identify the rows of a query's table
     exact_texts     nested values as texts
     stand_ins       DataFrames that stand for streams, as tables of a query
     refusals        what to write in place of a node

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.declared.query_plan import (
+    column_number,
     columns_of,
     each_of,
     frame_of,
@@ -160,6 +161,13 @@ class Catalyst:
             for each in each_of(node.subqueries()):
                 yield from self.with_functions_replaced(each)
 
+    def definitions(self, node: Node) -> dict[int, Expression]:
+        """What the columns are that a projection computes, by Spark's numbers; those that go on are not among them."""
+        if self.kind(node) != "Project":
+            return {}
+        computed = (each for each in each_of(node.projectList()) if self.kind(each) == "Alias")
+        return {column_number(each.toAttribute()): each.child() for each in computed}
+
     def expressions_of(self, node: Node) -> Iterator[Expression]:
         """The expressions of a node, and those within them."""
         return (part for each in each_of(node.expressions()) for part in nodes(each))
@@ -199,13 +207,17 @@ class Catalyst:
             self._state.analyzer().checkAnalysis(plan)
         return plan
 
+    def views(self) -> list[str]:
+        """The names of the session's temporary views."""
+        return [str(view.table()) for view in each_of(self._state.catalog().listLocalTempViews("*"))]
+
     def _without_streams(self) -> Any:
         """A session with the settings, functions and views of this one, but a view that streams has no rows."""
         session = self._own.cloneSession()
-        for view in each_of(self._state.catalog().listLocalTempViews("*")):
-            frame = self._own.table(view.table())
+        for view in self.views():
+            frame = self._own.table(view)
             if frame.isStreaming():
-                self._empty(session, frame, streams=False).createOrReplaceTempView(view.table())
+                self._empty(session, frame, streams=False).createOrReplaceTempView(view)
         return session
 
     @staticmethod
@@ -234,6 +246,11 @@ class Catalyst:
         for name in ("PushDownPredicates", "ColumnPruning", "CollapseProject", "CombineFilters"):
             plan = self._rules.single(name).apply(plan)
         return plan
+
+    def without_fields_of_structs(self, plan: Node) -> Node:
+        """The plan as `collapsed` makes it, where a field of a struct that is made there is what it was made of."""
+        plan = self._rules.single("SimplifyExtractValueOps").apply(self.collapsed(plan))
+        return self.collapsed(plan)
 
     def aggregate_of(self, node: Node) -> tuple[list[Expression], list[Expression], list[Expression], Node]:
         """An aggregate's keys, its calls of functions, what it makes of both, and the plan below."""

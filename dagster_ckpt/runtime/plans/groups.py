@@ -1,19 +1,21 @@
 """Aggregates of groups as steps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of
+from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate, rows_of
 from dagster_ckpt.runtime.plans.aggregates import Call, call_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
-from dagster_ckpt.runtime.plans.keys import Key
+from dagster_ckpt.runtime.plans.keys import Key, is_never_null
 from dagster_ckpt.runtime.plans.parts import Part, types_of
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns
 from dagster_ckpt.runtime.plans.sessions import SessionKey, of_sessions
+from dagster_ckpt.runtime.plans.table_keys import Dependency
 from dagster_ckpt.runtime.plans.work_text import in_canonical_order
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def _groups(
 ) -> Part:
     """A row for each group: its key, then the results of the calls; the distinct keys if there are none."""
     catalyst, output = compiler.catalyst, tuple(each_of(node.output()))
-    keys = _Keys(catalyst, grouping)
+    keys = _Keys(catalyst, grouping, below)
     read = _Read(dict(zip(keys.names, keys.columns, strict=True)))
     called = [_Called.of(catalyst, call, read) for call in calls]
     rows = compiler.part(below).columns(list(read.columns.values()), list(read.columns))
@@ -56,7 +58,9 @@ def _groups(
     values = [*keys.values(), *(one.made.value([next(rest) for _ in one.aggregations]) for one in called)]
     cast = [catalyst.cast(one, each.dataType()) for one, each in zip(values, output, strict=True)]
     named = catalyst.standing_for(cast, output)
-    part = Part(catalyst, (), stream=made, attributes=(*keys.attributes, *results))
+    names = [name for name in rows_of(made).frame.columns if name != CHANGE_TYPE]
+    depends = tuple(keys.dependencies(names[: len(keys.names)]))
+    part = Part(catalyst, (), stream=made, attributes=(*keys.attributes, *results), dependencies=depends)
     return part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), output)
 
 
@@ -73,15 +77,37 @@ def _step(rows: Stream, keys: "_Keys", aggregations: dict[str, Aggregation]) -> 
 class _Keys:
     """The keys of groups as columns `k0`... of a step, those of a session last."""
 
-    def __init__(self, catalyst: Catalyst, grouping: Sequence[Expression]) -> None:
+    def __init__(self, catalyst: Catalyst, grouping: Sequence[Expression], below: Node) -> None:
+        self._catalyst, self._below = catalyst, below
         self._grouping, self._ordered = grouping, sorted(grouping, key=SessionKey.is_one)
         self.of_sessions = bool(self._ordered) and SessionKey.is_one(self._ordered[-1])
-        self._keys = [(SessionKey if SessionKey.is_one(each) else Key)(catalyst, each) for each in self._ordered]
+        self._keys = [
+            SessionKey(catalyst, each) if SessionKey.is_one(each) else Key(catalyst, each, is_never_null(each, below))
+            for each in self._ordered
+        ]
         self._own = [key.columns() for key in self._keys]
         self.columns = [each for own in self._own for each in own]
         self.names = [f"k{number}" for number in range(len(self.columns))]
         pairs = zip(self.columns, self.names, strict=True)
         self.attributes = [catalyst.alias(each, name).toAttribute() for each, name in pairs]
+
+    def dependencies(self, names: Sequence[str]) -> Iterator[Dependency]:
+        """What follows from what among these columns, by their names: within a key, and of a key from other keys."""
+        rest = iter(names)
+        of_keys = [[next(rest) for _ in own] for own in self._own]
+        for key, own in zip(self._keys, of_keys, strict=True):
+            yield from key.dependencies(own)
+        plain = {
+            column_number(key.expression): own[0] for key, own in zip(self._keys, of_keys, strict=True) if len(own) == 1
+        }
+        defined = self._catalyst.definitions(self._below)
+        for key, own in zip(self._keys, of_keys, strict=True):
+            made_of = defined.get(column_number(key.expression))
+            if made_of is None or not made_of.deterministic():
+                continue
+            read = {number for _, number in columns_of(made_of.references().toSeq())}
+            if read <= plain.keys():
+                yield Dependency(frozenset(plain[number] for number in read), frozenset(own))
 
     def values(self) -> list[Expression]:
         """The values of the keys, in the order of the query, of the step's columns."""

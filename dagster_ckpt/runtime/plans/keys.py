@@ -8,6 +8,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.exact_texts import has_exact_text, text_of, value_of
+from dagster_ckpt.runtime.plans.table_keys import Dependency
 
 FLOATS = ("float", "double")
 
@@ -67,12 +68,38 @@ def is_column(catalyst: Catalyst, expression: Expression) -> bool:
     return catalyst.kind(expression) == "AttributeReference"
 
 
+def is_time_window(attribute: Expression) -> bool:
+    """Whether a column is what Spark has made of `window(...)`."""
+    return "spark.timeWindow" in str(attribute.metadata().json())
+
+
+def is_never_null(attribute: Expression, rows: Node) -> bool:
+    """Whether a column of these rows has no nulls: as Spark knows, or because no row is in a window that is null.
+
+    An outer join above the window makes nulls.
+    """
+    if not attribute.nullable():
+        return True
+    if not is_time_window(attribute):
+        return False
+    number = column_number(attribute)
+    while rows.children().size() == 1:
+        [rows] = each_of(rows.children())
+        if number not in {each for _, each in columns_of(rows.output())}:
+            return True
+    return False
+
+
 @dataclass(frozen=True)
 class Key:
-    """An expression of a key. A step has `columns` for it; `value` makes the expression again of these."""
+    """An expression of a key. A step has `columns` for it; `value` makes the expression again of these.
+
+    `never_null` is what is known of the rows below: Spark itself may know less.
+    """
 
     catalyst: Catalyst
     expression: Expression
+    never_null: bool = False
 
     def columns(self) -> list[Expression]:
         """What the step has as keys: a struct's fields, and of a type that is no key its text, which is exact.
@@ -83,7 +110,18 @@ class Key:
 
     def value(self, columns: Sequence[Expression]) -> Expression:
         """The key's value, from the step's columns."""
-        return self._value(self.expression.dataType(), iter(columns))
+        return self._value(self.expression.dataType(), iter(columns), whole=True)
+
+    def dependencies(self, names: Sequence[str]) -> list[Dependency]:
+        """What follows from what among the step's columns, by their names."""
+        if str(self.expression.dataType().typeName()) != "struct" or not self.never_null:
+            return []
+        whole, *fields = ([each] for each in names)
+        found = [Dependency(frozenset(), frozenset(whole))]
+        if is_time_window(self.expression):
+            pairs = [fields, fields[::-1]]  # its size is the same for all
+            found += [Dependency(frozenset(one), frozenset(other)) for one, other in pairs]
+        return found
 
     def _columns(self, expression: Expression) -> Iterator[Expression]:
         catalyst, type_ = self.catalyst, expression.dataType()
@@ -106,7 +144,7 @@ class Key:
         else:
             yield expression
 
-    def _value(self, type_: object, columns: Iterator[Expression]) -> Expression:
+    def _value(self, type_: object, columns: Iterator[Expression], *, whole: bool = False) -> Expression:
         catalyst = self.catalyst
         kind = str(type_.typeName())  # type: ignore[attr-defined]  # in the JVM
         if kind == "array":
@@ -116,6 +154,8 @@ class Key:
         is_null = next(columns)
         fields = list(type_.fields())  # type: ignore[attr-defined]
         made = catalyst.struct([(str(f.name()), self._value(f.dataType(), columns)) for f in fields])
+        if whole and self.never_null:
+            return catalyst.cast(made, type_)
         return catalyst.expressions.If(is_null, catalyst.null_of(type_), catalyst.cast(made, type_))
 
 

@@ -8,8 +8,10 @@ from pyspark.sql import DataFrame
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.declared.pipeline import check_initial
 from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, is_leaf
+from dagster_ckpt.runtime.declared.row_work import RowWork, key_columns
 from dagster_ckpt.runtime.declared.stream import Stream, behind, rows_of, worked_by
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.table_keys import Dependency, key_among
 from dagster_ckpt.runtime.plans.work_text import text_of
 
 Work = Callable[[Node, Sequence[Expression]], Node]
@@ -21,7 +23,7 @@ class Part:
     """The rows of a node of the query.
 
     They are those of `stream`, whose columns stand for `attributes`, with `work` on top; `output` are the node's own
-    attributes. Without a stream the part is all Spark's, and is `plan`.
+    attributes. Without a stream the part is all Spark's, and is `plan`. `dependencies` are between columns of `stream`.
     """
 
     catalyst: Catalyst
@@ -30,6 +32,7 @@ class Part:
     stream: Stream | None = None
     attributes: tuple[Expression, ...] = ()
     work: Work = lambda plan, _: plan
+    dependencies: tuple[Dependency, ...] = ()
 
     @property
     def changes(self) -> bool:
@@ -76,10 +79,25 @@ class Part:
             return made
         origins = self._origins(made, names)
         if origins is None:
-            return made
+            return self._with_key(made)
         if [(name, name) for name in behind(self.stream).frame.columns if name != CHANGE_TYPE] == origins:
             return self.stream
         return replace(self.stream, columns=tuple(origins))
+
+    def _with_key(self, made: Stream) -> Stream:
+        """The stream behind the last step with the columns that identify its rows, where some do."""
+        before = rows_of(self.stream).upstream if self.stream is not None else None
+        if made.upstream is None or made.earlier is None or before is None or before.row_key is None:
+            return made
+        catalyst = self.catalyst
+        plan = catalyst.without_fields_of_structs(catalyst.analysed(made.frame))
+        there = RowWork(made.earlier.changes, catalyst.frame(plan)).names_after
+        if there is None:
+            return made
+        possible = key_columns(made.frame)
+        ordered = sorted((possible.index(name), own, name) for own, name in there.items() if name in possible)
+        key = key_among({own: name for _, own, name in ordered}, before.row_key, self.dependencies)
+        return made if key is None else replace(made, upstream=replace(made.upstream, row_key=key))
 
     def _origins(self, made: Stream, names: Sequence[str]) -> list[tuple[str, str]] | None:
         """For each name the column of the last step that it is, if the stream has just these, each once; else None."""

@@ -7,6 +7,7 @@ from dagster_ckpt.operators import agg, over
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.plans.table_keys import Dependency
 
 _START, _END = "session_start", "session_end"
 
@@ -26,6 +27,10 @@ class SessionKey:
     def columns(self) -> list[Expression]:
         """A row's window, and then its session's: when it starts and when it ends."""
         return [self.catalyst.field(self.expression, number) for number in range(2)]
+
+    def dependencies(self, names: Sequence[str]) -> list[Dependency]:
+        """None: where a session starts is what it is known by, and sessions of other keys may end together."""
+        return []
 
     def value(self, columns: Sequence[Expression]) -> Expression:
         fields = self.expression.dataType().fields()
