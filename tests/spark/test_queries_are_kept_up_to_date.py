@@ -10,7 +10,6 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -548,19 +547,25 @@ def test_several_rows_for_one_value_end_the_stream(
 
 
 @pytest.mark.parametrize(
-    ("query", "condition"),
+    ("query", "said"),
     [
-        ("SELECT nothing FROM orders", "UNRESOLVED_COLUMN"),
-        ("SELECT buyer, count(*) FROM orders WHERE item IN (SELECT score FROM buyers)", "MISSING_GROUP_BY"),
-        ("SELECT * FROM orders WHERE item IN (SELECT nothing FROM buyers)", "UNRESOLVED_COLUMN"),
+        ("SELECT item,\n nothing FROM orders", r"Did you mean one of the following\? .*, line=2$"),
+        ("SELECT buyer, count(*) FROM orders WHERE item IN (SELECT score FROM buyers)", "MISSING_GROUP_BY.*, line=1$"),
+        ("SELECT * FROM orders WHERE item IN (SELECT nothing FROM buyers)", "UNRESOLVED_COLUMN.*, line=1$"),
+        ("SELECT *\n\nFROM ordrs", r"query\. Did you mean 'orders'\? reason=\[TABLE_OR_VIEW_NOT_FOUND\].*, line=3$"),
+        ("SELECT *\nFORM orders", r"reason=\[PARSE_SYNTAX_ERROR\].*, line=2$"),
+        ("SELECT mediam(item) AS m FROM orders", r"UNRESOLVED_ROUTINE.*, line=1$"),
     ],
 )
-def test_what_is_no_query_is_spark_s_to_say(
-    spark: SparkSession, folders: Mapping[str, Path], query: str, condition: str
+def test_what_spark_cannot_read_is_said_in_one_line_with_its_place(
+    spark: SparkSession, folders: Mapping[str, Path], query: str, said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     frame = streaming(spark, folders)
-    with pytest.raises(AnalysisException, match=condition):
+    with pytest.raises(InvalidPipelineError, match=said) as refused:
         stream_of_sql(frame, query)
+    assert "\n" not in str(refused.value)
+    assert refused.value.__suppress_context__, "Spark's error would be shown with its whole plan"
+    assert "SQLQueryContextLogger" not in "".join(capfd.readouterr())
 
 
 def test_what_equals_another_part_of_the_query_is_one_step(spark: SparkSession, folders: Mapping[str, Path]) -> None:

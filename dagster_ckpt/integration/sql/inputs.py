@@ -44,7 +44,7 @@ def inputs_of(table: SqlTable, reads: Sequence[str] | None, project: Project, ou
     """
     search = _Search(table, project, outside)
     if reads is None:
-        search.follow(table, reads_of(table.query), ())
+        search.follow(table, reads_of(table.query, _views(project)), ())
     else:
         search.follow(table, [Read(tuple(name.split(".")), None, table.place) for name in reads], (), written=False)
     found = search.found
@@ -55,6 +55,10 @@ def inputs_of(table: SqlTable, reads: Sequence[str] | None, project: Project, ou
             table=table.name,
         )
     return found
+
+
+def _views(project: Project) -> set[str]:
+    return {each.name.lower() for each in project.declared if isinstance(each, SqlView)}
 
 
 class _Search:
@@ -104,7 +108,7 @@ class _Search:
         declared = self._project.find(read.name)
         if isinstance(declared, SqlView):
             if declared not in found.views:
-                self.follow(declared, reads_of(declared.query), above)
+                self.follow(declared, reads_of(declared.query, _views(self._project)), above)
                 found.views.append(declared)
         elif isinstance(declared, SqlTable):
             if declared is self._table:

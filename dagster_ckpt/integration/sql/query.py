@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import dagster as dg
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField
 
@@ -24,7 +23,6 @@ from dagster_ckpt.runtime.declared.stream import Stream, rows_of
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.plans.refusals import RefusedAtError
 
-_LINE = re.compile(r"\(?line (\d+),? pos (\d+)\)?")
 _NO_NAMES = frozenset({"spark", "context", "config", "checkpoints", "state", "conf", "meta", "dict", "int", "str"})
 _NO_NAMES_EITHER = frozenset({"float", "bool", "input", "output", "type", "arg_dict", "input_arg_dict", "result"})
 """What Dagster or a streaming asset reserves among the names of parameters."""
@@ -126,7 +124,7 @@ def _read(name: str, made: object, place: Place) -> Stream | DataFrame:
 
 @contextmanager
 def _errors_placed(text: SparkText) -> Iterator[None]:
-    """Within it errors of Spark's and of the plan have the file and the line."""
+    """Within it errors of the query have the file and the line."""
     first = text.parts[-1][1].place()
     try:
         yield
@@ -134,11 +132,6 @@ def _errors_placed(text: SparkText) -> Iterator[None]:
         at, problem = (text.place(error.line), error.problem) if isinstance(error, RefusedAtError) else (first, error)
         # In its place, not caused by it: a reader of the innermost error alone, as Dagster is, must see all.
         raise InvalidPipelineError(f"{problem}, file={at.file}, line={at.line}") from error.__cause__
-    except (ParseException, AnalysisException) as error:
-        reason = str(error).strip().split("\n\n")[0].split(";\n")[0]
-        found = _LINE.search(str(error))
-        at = first if found is None else text.place(int(found[1]))
-        raise at.error("Spark cannot read this query.", reason=_LINE.sub("", reason).strip()) from error
 
 
 def _check_columns(table: SqlTable, found: Sequence[StructField]) -> None:

@@ -1,12 +1,13 @@
 """The tables that a query reads, found without Spark. Names of its own, as of WITH, are none of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError
 
+from dagster_ckpt.integration.sql.early_refusals import refuse_early
 from dagster_ckpt.integration.sql.properties import PREFIX, READS
 from dagster_ckpt.integration.sql.sql_file import DIALECT, Place, SqlFile, statements_of
 from dagster_ckpt.integration.sql.statements import Query
@@ -34,10 +35,11 @@ class Read:
         return ".".join(self.parts)
 
 
-def reads_of(query: Query) -> list[Read]:
-    """The tables that the query reads, in the order of its text.
+def reads_of(query: Query, views: Collection[str] = ()) -> list[Read]:
+    """The tables that the query reads, in the order of its text. `views` are the names of other queries, in lower case.
 
-    Raises `InvalidPipelineError` for a text that is no query, and for files and functions in place of a table.
+    Raises `InvalidPipelineError` for a text that is no query, for files and functions in place of a table, and for what
+    its text alone shows that cannot be kept up to date.
     """
     text, streamed = _plain(query)
     try:
@@ -57,6 +59,7 @@ def reads_of(query: Query) -> list[Read]:
             start = int(table.parts[0].meta.get("start", 0))
             parts = tuple(part.name for part in table.parts)
             found[start] = Read(parts, streamed.get(start), query.place(start))
+    refuse_early(query, tree, _is_own_name, views)
     reads = [found[start] for start in sorted(found)]
     for read in reads:
         if len(read.parts) == 2 and read.parts[0].lower() in _FORMATS:

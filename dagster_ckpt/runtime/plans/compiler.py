@@ -23,7 +23,7 @@ from dagster_ckpt.runtime.plans.groups import aggregated
 from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work
-from dagster_ckpt.runtime.plans.refusals import located, naming_columns, refused
+from dagster_ckpt.runtime.plans.refusals import located, naming_columns, read_by_spark, refused
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
 from dagster_ckpt.runtime.plans.subqueries import without_scalar_subqueries
 from dagster_ckpt.runtime.spark.session import as_active
@@ -62,7 +62,12 @@ def stream_of_sql(
     for name, table in tables.items():
         frame = dataframe_of(table, session) if isinstance(table, Stream) else table
         frame.createOrReplaceTempView(name)
-    return _compiled(session, lambda catalyst: catalyst.of_sql(text))
+
+    def read(catalyst: Catalyst) -> Node:
+        with read_by_spark(catalyst.views):
+            return catalyst.of_sql(text)
+
+    return _compiled(session, read)
 
 
 def _compiled(session: SparkSession, plan_by: Callable[[Catalyst], Node]) -> Stream:

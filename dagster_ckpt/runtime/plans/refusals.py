@@ -1,12 +1,19 @@
 """Nodes of a query that cannot be kept up to date, and what to write in their place."""
 
+import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from dagster_ckpt.errors import InvalidPipelineError
+from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
+
+from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 
+_LINE = re.compile(r"\(?line (\d+),? pos (\d+)\)?")
+_NO_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
 _PER_GROUP = "use aggregates, or a process function of a Stream"
 _PER_BATCH = "use a function of columns, such as a UDF, or Stream.transform"
 _INSTEAD: Mapping[str, str] = {
@@ -48,6 +55,38 @@ class RefusedAtError(InvalidPipelineError):
     def __init__(self, problem: str, line: int) -> None:
         super().__init__(f"{problem}, line={line}")
         self.problem, self.line = problem, line
+
+
+@contextmanager
+def read_by_spark(tables: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Within it what Spark says against the text of a query is an `InvalidPipelineError`, with its line.
+
+    `tables` gives the names that the text may have meant.
+    """
+    logger, here = PySparkLogger.getLogger("SQLQueryContextLogger"), threading.get_ident()
+
+    def is_of_another_thread(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    logger.addFilter(is_of_another_thread)  # PySpark logs each error with its trace, handled or not
+    try:
+        yield
+    except AnalysisException as error:
+        raise _unreadable(error, tables) from None  # its cause would be shown with Spark's whole plan
+    finally:
+        logger.removeFilter(is_of_another_thread)
+
+
+def _unreadable(error: AnalysisException, tables: Callable[[], Iterable[str]]) -> InvalidPipelineError:
+    whole = str(error)
+    reason = " ".join(_LINE.sub("", whole.strip().split("\n\n")[0].split(";\n")[0]).split()).rstrip("; ")
+    near = ""
+    if error.getCondition() == _NO_TABLE:
+        name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
+        near = did_you_mean(name, tables())
+    found = _LINE.search(whole)
+    problem = f"Spark cannot read this query.{near} reason={reason}"
+    return InvalidPipelineError(problem) if found is None else RefusedAtError(problem, int(found[1]))
 
 
 @contextmanager

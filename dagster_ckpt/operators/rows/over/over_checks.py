@@ -19,7 +19,8 @@ from dagster_ckpt.operators.shared.row_order import check_total_order
 STEP = "over"
 _NUMERIC = (Function.SUM, Function.AVG)
 _COUNTED = (Function.LAG, Function.LEAD, Function.NTH_VALUE, Function.NTILE)
-_LEAST = {Function.NTH_VALUE: 1, Function.NTILE: 1}
+LEAST = {Function.NTH_VALUE: 1, Function.NTILE: 1}
+"""The least number that a function takes, where that is not `-BOUND_MAX`."""
 _BOUNDS = 2
 BOUND_MAX = 10_000
 """The most rows from the current one to a bound of its frame: so many are read beside each change."""
@@ -119,7 +120,7 @@ def _check_column(name: str, function: Over, schema: pa.Schema, where: str) -> N
 
 def _check_number(function: Over, where: str) -> None:
     kind, n = function.function, function.n
-    least = _LEAST.get(kind, -BOUND_MAX)
+    least = LEAST.get(kind, -BOUND_MAX)
     if not _is_whole(n) or not least <= n <= BOUND_MAX:  # type: ignore[operator]
         raise InvalidPipelineError(f"{kind} takes a whole number from {least} to {BOUND_MAX}. {where}, n={n!r}")
 

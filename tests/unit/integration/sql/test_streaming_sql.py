@@ -221,3 +221,57 @@ def test_two_assets_of_one_name_have_to_be_told_apart() -> None:
 def test_the_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlglot", None)
     assert "pip install 'dagster-ckpt[sql]'" in refusal(view("SELECT * FROM orders"))
+
+
+@pytest.mark.parametrize(
+    ("query", "line"),
+    [
+        ("SELECT *\nFROM orders\nLIMIT 3", 4),
+        ("SELECT buyer, count(*) AS n\nFROM orders GROUP BY buyer\n  LIMIT 3 OFFSET 2", 4),
+        ("SELECT *\nFROM (SELECT price\nFROM orders LIMIT 2) ORDER BY price", 4),
+        ("WITH some AS (SELECT *\nFROM orders LIMIT 2)\nSELECT * FROM some", 3),
+        ("FROM orders\nLIMIT 3", 3),
+        ("SELECT * FROM orders o WHERE price IN\n(SELECT price FROM orders LIMIT 5)", 3),
+        ("SELECT sum(price) OVER (ORDER BY price\nROWS BETWEEN 10001 PRECEDING AND CURRENT ROW) AS s FROM orders", 2),
+        ("SELECT buyer,\nmax(price) OVER w AS m\nFROM orders WINDOW w AS (ORDER BY\nprice ROWS 20000 PRECEDING)", 4),
+        ("SELECT buyer,\nnth_value(price, 0) OVER (ORDER BY price) AS n FROM orders", 3),
+        ("SELECT buyer,\nnth_value(price, 10001) OVER (ORDER BY price) AS n FROM orders", 3),
+        ("SELECT\nntile(10001) OVER (ORDER BY price) AS n\nFROM orders", 3),
+        ("SELECT buyer,\nlag(price, 10001) OVER (ORDER BY price) AS n FROM orders", 3),
+        ("SELECT buyer,\nlead(price, -10001) OVER (ORDER BY price) AS n FROM orders", 3),
+    ],
+)
+def test_what_the_text_alone_shows_is_refused_before_spark(query: str, line: int) -> None:
+    said = "say which by ORDER BY|rows away|takes a whole number from"
+    with pytest.raises(InvalidPipelineError, match=rf"({said}).*found=.*, file=<text>, line={line}$"):
+        streaming_sql(view(f"\n{query}"), sources={"orders": RAW})
+
+
+def test_the_text_of_a_view_is_looked_at_too() -> None:
+    text = "CREATE TEMPORARY VIEW some AS\n(SELECT *\nFROM orders LIMIT 1);\n" + view("SELECT * FROM some")
+    with pytest.raises(InvalidPipelineError, match=r"say which by ORDER BY.*line=3$"):
+        streaming_sql(text, sources={"orders": RAW})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM orders ORDER BY price LIMIT 3",
+        "SELECT count(*) AS n FROM orders LIMIT 1",
+        "SELECT first(price, true) AS n FROM orders LIMIT 1",
+        "SELECT my_own(price) AS n FROM orders LIMIT 1",
+        "SELECT 1 AS one FROM orders LIMIT 1",
+        "SELECT * FROM orders LIMIT ALL",
+        "SELECT * FROM orders LIMIT 0",
+        "SELECT * FROM orders WHERE EXISTS (SELECT price FROM orders LIMIT 1)",
+        "SELECT n FROM (SELECT count(*) AS n FROM orders) LIMIT 1",
+        "WITH one AS (SELECT count(*) AS n FROM orders) SELECT n FROM one LIMIT 1",
+        "SELECT n FROM totals LIMIT 1",
+        "SELECT sum(price) OVER (ORDER BY price ROWS BETWEEN 10000 PRECEDING AND UNBOUNDED FOLLOWING) AS s FROM orders",
+        "SELECT sum(price) OVER (ORDER BY price RANGE BETWEEN 20000 PRECEDING AND CURRENT ROW) AS s FROM orders",
+        "SELECT nth_value(price, 10000) OVER (ORDER BY price) AS n, lag(price) OVER (ORDER BY price) AS l FROM orders",
+    ],
+)
+def test_what_spark_may_make_something_of_is_left_to_it(query: str) -> None:
+    totals = "CREATE TEMPORARY VIEW totals AS SELECT count(*) AS n FROM orders;"
+    streaming_sql(f"{totals}{view(query)}", sources={"orders": RAW})
