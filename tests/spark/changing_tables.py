@@ -12,10 +12,12 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans import stand_ins
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
+from tests.spark.fingerprints import plan_twice
 from tests.spark.input_files import drop
 from tests.spark.rows_as_bags import bag
 from tests.spark.streams import StreamUnderTest
 from tests.worlds.queries.tables import Changing
+from tests.worlds.queries.texts import STATIC, TWICE
 
 Number = Callable[[float], object]
 OPENED = 1
@@ -27,8 +29,13 @@ def after_each_epoch(
 ) -> list[Counter[object]]:
     """The rows of the query's table after each epoch that has input. `root` is an empty folder."""
     stream = StreamUnderTest(spark, root)
+
+    def plan(session: SparkSession) -> Stream:
+        add_functions(session)
+        return plan_twice(session, lambda: stream_of_sql(session, query, read(session, root, world)))
+
     try:
-        stream.run(lambda session: stream_of_sql(session, query, read(session, root, world)))
+        stream.run(plan)
     finally:
         # Plans in the JVM live as long as what names them in Python, and this names thousands.
         stand_ins._streams.clear()
@@ -41,9 +48,16 @@ def in_batch(
     spark: SparkSession, world: Mapping[str, Changing], query: str, epoch: int, number: Number = float
 ) -> Counter[object]:
     """What Spark gives of the rows that are there after so many epochs."""
+    add_functions(spark)
     for name, table in world.items():
         spark.createDataFrame(table.rows(epoch), to_spark_schema(table.schema)).createOrReplaceTempView(name)
     return bag(spark.sql(query).collect(), number)
+
+
+def add_functions(session: SparkSession) -> None:
+    """Add what queries have beside their tables."""
+    session.udf.register(TWICE, lambda number: None if number is None else 2 * number, "long")
+    session.range(3).withColumnRenamed("id", "n").createOrReplaceTempView(STATIC)
 
 
 def read(session: SparkSession, root: Path, world: Mapping[str, Changing]) -> Mapping[str, Stream]:

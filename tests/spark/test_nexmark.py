@@ -14,7 +14,9 @@ from benchmarks.nexmark.inbox import stream_tables
 from benchmarks.nexmark.queries import OF_PROCESSING_TIME, QUERIES, prepare, tables_of
 from benchmarks.plan import NEXMARK
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
+from tests.spark.fingerprints import plan_twice
 from tests.spark.input_files import drop
 from tests.spark.rows_as_bags import bag
 from tests.spark.streams import StreamUnderTest
@@ -59,7 +61,11 @@ def streaming(session: SparkSession, folder: Path, tables: Sequence[str], delay:
 def check(stream: StreamUnderTest, spark: SparkSession, folder: Path, name: str, delay: str | None = None) -> None:
     """After every epoch the stream's table has the rows of the batch."""
     query, tables = QUERIES[name], tables_of(name)
-    stream.run(lambda session: stream_of_sql(streaming(session, folder, tables, delay), query))
+
+    def plan(session: SparkSession) -> Stream:
+        return plan_twice(session, lambda: stream_of_sql(streaming(session, folder, tables, delay), query))
+
+    stream.run(plan)
     assert len(stream.epochs) == EPOCHS
     prepare(spark)
     rows = 0

@@ -20,6 +20,7 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
+from tests.spark.fingerprints import plan_twice
 from tests.spark.input_files import drop
 from tests.spark.rows_as_bags import bag
 from tests.spark.streams import FAST, StreamUnderTest
@@ -410,7 +411,7 @@ def test_the_table_is_what_the_query_gives_in_batch(
 ) -> None:
     query = QUERIES[name]
     read = {table: folder for table, folder in folders.items() if table in query}
-    stream.run(lambda session: stream_of_sql(streaming(session, read), query))
+    stream.run(lambda own: plan_twice(own, lambda: stream_of_sql(streaming(own, read), query)))
     assert len(stream.epochs) == EPOCHS
     for files in range(1, EPOCHS + 1):
         table = stream.table(OPENED + files).to_pylist()

@@ -18,7 +18,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.integration.reading.io_manager import as_annotated
 from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.runtime.declared.row_work import RowWork, text_of_condition
+from dagster_ckpt.runtime.declared.row_work import RowWork
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
@@ -251,9 +251,9 @@ def test_a_condition_on_a_changing_table_keeps_the_zone_it_began_with(
 def test_a_condition_is_named_with_a_zone_only_where_it_depends_on_one_that_is_not_utc(
     spark_of_all: SparkSession, there: SparkSession
 ) -> None:
-    def named(session: SparkSession, condition: str | Column) -> str:
+    def named(session: SparkSession, condition: str) -> str:
         frame = session.createDataFrame([], "n int, at timestamp, wall timestamp_ntz, day date, text string")
-        return RowWork(frame, frame.where(condition)).with_zone(text_of_condition(condition))
+        return RowWork(frame, frame.where(condition)).with_zone(condition)
 
     for condition in ("n > 1", "n > 1.5", "day = '2013-01-05'", "wall = wall", "CAST(n AS string) = text"):
         assert named(there, condition) == condition

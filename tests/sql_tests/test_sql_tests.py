@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.plans import stand_ins
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
+from tests.spark.fingerprints import plan_twice
 from tests.spark.local_spark import local_spark
 from tests.spark.rows_as_bags import bag, nine_digits
 from tests.spark.streams import StreamUnderTest
@@ -66,7 +67,7 @@ def is_kept(spark: SparkSession, tables: Tables, folder: Path, query: str) -> bo
         return False  # nor is it a query in batch
     stream = StreamUnderTest(spark, folder, shards=2)
     try:
-        stream.run(lambda _: stream_of_sql(tables.streams, query))
+        stream.run(lambda session: plan_twice(session, lambda: stream_of_sql(tables.streams, query)))
     except InvalidPipelineError:
         return False
     for epoch, rows in enumerate(expected):

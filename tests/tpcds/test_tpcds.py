@@ -13,6 +13,7 @@ from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
+from tests.spark.fingerprints import plan_twice
 from tests.spark.input_files import drop
 from tests.spark.local_spark import local_spark
 from tests.spark.rows_as_bags import bag, nine_digits
@@ -46,7 +47,11 @@ def test_the_table_is_what_the_query_gives_in_batch(spark: SparkSession, tmp_pat
         query = _with_aliases(spark, world, query)
     expected = [in_batch(spark, world, query, epoch) for epoch in range(EPOCHS)]
     stream = StreamUnderTest(spark, tmp_path, shards=2)
-    stream.run(lambda session: stream_of_sql(session, query, streams(session, tmp_path, world)))
+
+    def plan(session: SparkSession) -> Stream:
+        return plan_twice(session, lambda: stream_of_sql(session, query, streams(session, tmp_path, world)))
+
+    stream.run(plan)
     for epoch, rows in enumerate(expected):
         found = bag((row.values() for row in stream.table(OPENED + epoch + 1).to_pylist()), nine_digits)
         assert found == rows, f"epoch={epoch}, more={found - rows}, missing={rows - found}"

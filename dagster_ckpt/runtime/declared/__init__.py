@@ -14,6 +14,7 @@ Reading order
     pipeline          from a `Stream` to a checked operator
     renaming          a stream under the names that its state has
     query_plan        the plan that Spark has analysed
+    plan_text         texts of plans that are the same in every process
     column_origins    which columns the inputs of steps are computed from
     sources           the identity of a source, and how far it was read
 """

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pyspark.sql import DataFrame as AnyDataFrame
@@ -181,8 +182,18 @@ def columns_of(attributes: Any) -> list[tuple[str, int]]:
 
 def has_pattern(session: SparkSession, plan: Any, pattern: str) -> bool:
     """Whether a plan, with its subqueries, has a node or an expression of this kind of Spark's `TreePattern`."""
-    patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
-    return bool(plan.containsPattern(getattr(patterns, pattern)()))
+    return bool(plan.containsPattern(tree_pattern(session, pattern)))
+
+
+def tree_pattern(session: SparkSession, name: str) -> Any:
+    """A value of Spark's `TreePattern`, which is looked up once in a JVM."""
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
+    return _tree_pattern(jvm, name)
+
+
+@lru_cache(maxsize=32)
+def _tree_pattern(jvm: Any, name: str) -> Any:
+    return getattr(getattr(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern"), name)()
 
 
 def with_functions_replaced(session: SparkSession, plan: Any) -> Any:

@@ -13,6 +13,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.declared.moments import moment_in
+from dagster_ckpt.runtime.declared.plan_text import with_variables_by_place
 from dagster_ckpt.runtime.declared.query_plan import (
     columns_of,
     each_of,
@@ -74,14 +75,6 @@ def stand_in(session: "SparkSession", schema: pa.Schema) -> "DataFrame":
     return DataFrame(own.createDataFrame(nothing, own.parseDataType(to_spark_schema(schema).json())), session)
 
 
-def text_of_condition(condition: "str | Column") -> str:
-    """The condition as text."""
-    if isinstance(condition, str):
-        return condition
-    column: Any = condition
-    return str(column._jc.toString())  # noqa: SLF001  (str() adds to it)
-
-
 class RowWork:
     """What was done with rows one by one: the plan's nodes that came on top of theirs, with their expressions.
 
@@ -100,7 +93,8 @@ class RowWork:
     def text(self) -> str:
         """The work, from the first on: `SELECT a, (b + 1) AS c WHERE (a > 2)`."""
         steps = ((_ROW_BY_ROW.get(node.kind, node.kind), node) for node in reversed(self._added))
-        told = [(word, ", ".join(each.text for each in node.expressions)) for word, node in steps if word]
+        session = self._worked.sparkSession
+        told = [(word, ", ".join(each.text(session) for each in node.expressions)) for word, node in steps if word]
         return " ".join(f"{word} {expressions}" for word, expressions in told)
 
     def with_zone(self, text: str) -> str:
@@ -225,9 +219,12 @@ class _Expression:
     def expression(self) -> Any:
         return self.found.apply(self.place)
 
-    @cached_property
-    def text(self) -> str:
-        return str(self.expression.sql())
+    def text(self, session: "SparkSession") -> str:
+        """The expression in SQL, the same in every process."""
+        if self.column is not None:
+            return str(self.expression.sql())
+        variables = [part for kind, part in self.parts if kind == "NamedLambdaVariable"]
+        return str(with_variables_by_place(session, self.expression, variables).sql())
 
     @cached_property
     def parts(self) -> list[tuple[str, Any]]:

@@ -184,8 +184,9 @@ class Stream:
         Raises `InvalidPipelineError` for a condition on an updating table that depends on anything else, such as the
         time.
         """
-        text = row_work.text_of_condition(condition)
-        return self._worked(lambda rows: rows.where(condition), lambda _: text)
+        # The text of a Column has numbers of Spark's and Python's.
+        describe = (lambda _: condition) if isinstance(condition, str) else None
+        return self._worked(lambda rows: rows.where(condition), describe)
 
     def select(self, *columns: "str | Column") -> "Stream":
         """These columns instead, each a name or an expression in Spark's SQL, or a Column.

@@ -7,6 +7,7 @@ breaks one module and its test.
 # ruff: noqa: SLF001  (there is no public way to Spark's planner)
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.declared.plan_text import python_functions, without_numbers, without_seeds
 from dagster_ckpt.runtime.declared.query_plan import (
     column_number,
     columns_of,
@@ -296,7 +298,25 @@ class Catalyst:
         """Whether the node is no row, as what stands for the changes of a step."""
         return self.kind(node) == "LocalRelation" and bool(node.data().isEmpty())
 
+    def without_numbers(self, plan: Node) -> Node:
+        """The plan in which each of Spark's numbers is 0, of use for its texts alone."""
+        return without_numbers(self.session, plan)
+
+    def without_seeds(self, plan: Node) -> Node:
+        """The plan in which each seed of chance is 0."""
+        return without_seeds(self.session, plan)
+
+    def function_types(self, plan: Node) -> dict[int, str]:
+        """The types of what calls of Python functions return, by Spark's numbers of the calls."""
+        calls = python_functions(self.session, plan)
+        return {int(each.resultId().id()): str(each.dataType().simpleString()) for each in calls}
+
     # Building
+
+    @cached_property
+    def no_rows(self) -> Node:
+        """A leaf without columns."""
+        return self.logical.OneRowRelation()
 
     def frame(self, plan: Node) -> DataFrame:
         """A DataFrame of a resolved plan, which is neither analysed nor checked again.

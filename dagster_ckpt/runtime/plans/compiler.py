@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.runtime.declared.moments import MAY_BE, moment_in
+from dagster_ckpt.runtime.declared.plan_text import whole_texts
 from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, is_leaf, nodes
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
@@ -71,7 +72,7 @@ def stream_of_sql(
 
 
 def _compiled(session: SparkSession, plan_by: Callable[[Catalyst], Node]) -> Stream:
-    with as_active(session):  # whose settings Spark's parser and planner then have
+    with as_active(session), whole_texts(session):  # whose settings Spark's parser, planner and texts then have
         catalyst = Catalyst(session)
         return _stream_of_plan(catalyst, plan_by(catalyst))
 

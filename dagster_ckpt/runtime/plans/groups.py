@@ -26,8 +26,8 @@ def aggregated(compiler: "Compiler", node: Node) -> Part:
     """Aggregates of groups, and what is computed of them."""
     catalyst = compiler.catalyst
     grouping, calls, results, below = catalyst.aggregate_of(node)
-    grouping = in_canonical_order(grouping, below)
-    calls = in_canonical_order(calls, below)
+    grouping = in_canonical_order(catalyst, grouping, below)
+    calls = in_canonical_order(catalyst, calls, below)
     groups = catalyst.groups(grouping, calls, below)
     part = compiler.once(groups, lambda _: _groups(compiler, groups, grouping, calls, below))
     wanted = [*grouping, *(call.resultAttribute() for call in calls)]

@@ -1,62 +1,62 @@
 """The text of what Spark does with rows on their way to a step: it is in the fingerprint of the step.
 
 Names that a query gives are not in it, nor the order of its columns, so that neither needs another state. Columns of a
-source have their names; columns of an earlier step have those by position (`compiler`).
+source have their names; columns of an earlier step have those by position (`compiler`). Nor are Spark's numbers and
+seeds in it (`plan_text`), so that another process has the same text.
 """
 
-import re
 from collections.abc import Sequence
 
-from dagster_ckpt.runtime.declared.query_plan import columns_of, is_leaf, nodes, texts_of
+from dagster_ckpt.runtime.declared.plan_text import Labels, Pieces, in_pieces, node_line
+from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of, is_leaf, nodes, texts_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
-
-_FIELDS_MAX = 100_000
-"""Spark shortens lists of more items in its texts."""
-_DELAY = r"(?:-T\d+ms)?"
-"""Behind a column with a watermark Spark has its delay, which nothing that is kept depends on."""
 
 
 def text_of(catalyst: Catalyst, plan: Node) -> str:
     """What the plan does with the rows of its leaves, from the first on."""
-    lines: list[str] = []
-    names: dict[int, str] = {}
-    of_leaves: dict[int, str] = {}
-    for node in nodes(catalyst.collapsed(plan)):
-        output = node.output()
-        named = {number: name for name, number in columns_of(output)}
-        names |= named
-        if not is_leaf(node):
-            lines.append(_as_sql(str(node.simpleString(_FIELDS_MAX)).strip(" ~")))
+    plan = catalyst.without_seeds(catalyst.collapsed(plan))
+    labels = Labels(catalyst.function_types(plan))
+    return labels.text(_lines(catalyst, plan, catalyst.without_numbers(plan), labels))
+
+
+def _lines(catalyst: Catalyst, plan: Node, without: Node, labels: Labels) -> Pieces:
+    """The lines of a plan, from its leaves on. Before a node stand its subqueries, each in parentheses."""
+    found = list(zip(nodes(plan), nodes(without), strict=True))
+    outputs = [columns_of(node.output()) for node, _ in found]
+    labels.names |= {number: name for output in outputs for name, number in output}
+    lines, has_subqueries = list[Pieces](), catalyst.has_any(plan, "PLAN_EXPRESSION")
+    for (node, other), output in zip(found, outputs, strict=True):
+        if is_leaf(node):
+            labels.given |= {number: name for name, number in output}
+            if not node.isStreaming() and not catalyst.is_empty(node):  # a table beside the stream
+                lines.append([(f"{catalyst.kind(node)} {', '.join(name for name, _ in output)}", None)])
             continue
-        of_leaves |= named
-        if not node.isStreaming() and not catalyst.is_empty(node):  # a table beside the stream
-            lines.append(f"{catalyst.kind(node)} {', '.join(texts_of(output))}")
-    return _labelled("; ".join(reversed(lines)), names, of_leaves)
+        lines.append(_as_sql(node_line(node, other, labels.names)))
+        if not has_subqueries:
+            continue
+        for subquery, its in zip(each_of(node.subqueries()), each_of(other.subqueries()), strict=True):
+            lines.append([("(", None), *_lines(catalyst, subquery, its, labels), (")", None)])
+    return [piece for line in reversed(lines) for piece in (("; ", None), *line)][1:]
 
 
-def in_canonical_order(expressions: Sequence[Expression], below: Node) -> list[Expression]:
+def _as_sql(line: Pieces) -> Pieces:
+    (first, number), *others = line
+    if first.startswith("Filter "):
+        return [(f"WHERE {first.removeprefix('Filter ').lstrip()}", number), *others]
+    if not first.startswith("Project "):
+        return line
+    *before, (last, _) = [(f"SELECT {first.removeprefix('Project ').lstrip().removeprefix('[')}", number), *others]
+    return [*before, (last.removesuffix("]"), None)]
+
+
+def in_canonical_order(catalyst: Catalyst, expressions: Sequence[Expression], below: Node) -> list[Expression]:
     """Expressions over the rows of a node in an order that follows from what they compute, not from the query."""
+    if len(expressions) < 2:
+        return list(expressions)
+    plan = catalyst.aggregate(expressions, [], catalyst.no_rows)
+    texts, without = (texts_of(each.groupingExpressions()) for each in (plan, catalyst.without_numbers(plan)))
     names = {number: name for name, number in columns_of(below.output())}
     places = {number: f"c{place}" for place, number in enumerate(names)}
-    return sorted(expressions, key=lambda each: _labelled(str(each.toString()), names, places))
-
-
-def _as_sql(line: str) -> str:
-    for node, word in (("Project", "SELECT"), ("Filter", "WHERE")):
-        if line.startswith(f"{node} "):
-            return f"{word} {line.removeprefix(node).strip().removeprefix('[').removesuffix(']')}"
-    return line
-
-
-def _labelled(text: str, names: dict[int, str], of_leaves: dict[int, str]) -> str:
-    """The text with a label for each column in place of its name and number: that of a leaf is its name."""
-    labels: dict[int, str] = dict(of_leaves)
-    pattern = "|".join(re.escape(f"{name}#{number}") for number, name in sorted(names.items(), reverse=True))
-    if not pattern:
-        return text
-
-    def label(match: re.Match[str]) -> str:
-        number = int(match.group(1).rpartition("#")[2])
-        return labels.setdefault(number, f"_{len(labels) - len(of_leaves) + 1}")
-
-    return re.sub(f"({pattern})(?![0-9])L?{_DELAY}", label, text)
+    labels = Labels(catalyst.function_types(plan), names, places)
+    keys = [labels.text(in_pieces(*each, names)) for each in zip(texts, without, strict=True)]
+    return [each for _, each in sorted(zip(keys, expressions, strict=True), key=lambda pair: pair[0])]

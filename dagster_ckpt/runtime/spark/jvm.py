@@ -1,4 +1,4 @@
-"""Classes of Spark's JVM, by their full names, sequences of Scala's, and DataFrames of an RDD."""
+"""Classes of Spark's JVM, by their full names, sequences and maps of Scala's, and DataFrames of an RDD."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +18,14 @@ def java_class(session: SparkSession, name: str) -> Any:
 def scala_seq(session: SparkSession, items: Iterable[Any]) -> Any:
     """A sequence of Scala's."""
     return java_class(session, "org.apache.spark.api.python.PythonUtils").toSeq(list(items))
+
+
+def scala_map(session: SparkSession, pairs: Iterable[tuple[Any, Any]]) -> Any:
+    """A map of Scala's, which is a partial function too."""
+    found = java_class(session, "java.util.HashMap")()
+    for key, value in pairs:
+        found.put(key, value)
+    return java_class(session, "scala.jdk.javaapi.CollectionConverters").asScala(found)
 
 
 def java_session(session: SparkSession) -> Any:

@@ -52,6 +52,8 @@ OF_ALL_NUMBERS = f"""
     FROM t GROUP BY GROUPING SETS ((k), ())
 """
 """Each aggregate of numbers, over `t (k, y, x)`."""
+TWICE, STATIC = "twice", "static"
+"""A function in Python, and a table that does not stream: whole numbers `n`."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,11 @@ class Writer:
 
     def _exploded(self, depth: int) -> Relation:
         below, name = self.query(depth), self._name()
+        whole = [column for column, type_ in below.columns if type_ == "int"]
+        if whole and self._chance():
+            some = f"filter(array({self._one_of(whole)}, 1, 2), x -> x > {self._number(0, 2)})"
+            text = f"SELECT * FROM {below} LATERAL VIEW explode({some}) AS {name}"
+            return Relation(text, (*below.columns, (name, "int")))
         text = f"SELECT * FROM {below} LATERAL VIEW explode(sequence(1, {self._number(1, 2)})) AS {name}"
         return Relation(text, (*below.columns, (name, "int")))
 
@@ -271,8 +278,12 @@ class Writer:
         return f"{no}EXISTS (SELECT 1 FROM {other} WHERE {condition}{more})"
 
     def _scalar_subquery(self, depth: int) -> Relation:
-        below, other = self.query(depth), self.query(self._number(0, depth))
-        name, (call, type_) = self._name(), self._call(other.columns)
+        below, name = self.query(depth), self._name()
+        if self._chance(4):
+            value = f"(SELECT max(n) FROM {STATIC} WHERE n < {self._number(1, 3)})"
+            return Relation(f"SELECT *, {value} AS {name} FROM {below}", (*below.columns, (name, "int")))
+        other = self.query(self._number(0, depth))
+        call, type_ = self._call(other.columns)
         condition = self._equal(below.columns, other.columns)
         correlated = f" WHERE {condition}" if condition is not None and self._chance() else ""
         value = f"(SELECT {call} FROM {other}{correlated})"
@@ -334,8 +345,19 @@ class Writer:
         name, type_ = self._one_of(columns)
         literal = self._one_of(LITERALS[type_])
         choices = {
-            "int": [(f"{name} % 3", "int"), (f"CAST({name} AS STRING)", "string"), (f"-{name}", "int")],
-            "string": [(f"upper({name})", "string"), (f"length({name})", "int"), (f"concat({name}, 'x')", "string")],
+            "int": [
+                (f"{name} % 3", "int"),
+                (f"CAST({name} AS STRING)", "string"),
+                (f"-{name}", "int"),
+                (f"{TWICE}({name})", "int"),
+                (f"aggregate(array({name}, 1), 0L, (x, y) -> x - y)", "int"),
+            ],
+            "string": [
+                (f"upper({name})", "string"),
+                (f"length({name})", "int"),
+                (f"concat({name}, 'x')", "string"),
+                (f"array_join(transform(array({name}, 'k#7'), x -> upper(x)), ',')", "string"),
+            ],
             "decimal": [(f"CAST({name} AS DOUBLE)", "double"), (f"abs({name})", "decimal")],
             "double": [(f"{name} + 0.5D", "double"), (f"isnan({name})", "boolean")],
             "boolean": [(f"NOT {name}", "boolean"), (f"CAST({name} AS INT)", "int")],

@@ -1,0 +1,173 @@
+"""Texts of Spark's plans that are the same in every process.
+
+Spark numbers all columns, variables and calls that a process plans, and draws a seed for each call of chance. Its texts
+have both: the same query has others when another one was planned before it, or in another process.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.java_gateway import is_instance_of
+from pyspark.sql import SparkSession
+
+from dagster_ckpt.runtime.declared.query_plan import each_of, has_pattern, kind_of, nodes, tree_pattern
+from dagster_ckpt.runtime.spark.jvm import java_class, scala_map
+
+_NUMBER = re.compile(r"#(\d+)")
+_BEHIND = re.compile(r"^L?(?:-T\d+ms)?")
+"""What Spark has behind the number of a BIGINT, and of a column with a watermark: its delay, on which no state depends."""
+_VARIABLE = re.compile(r"\blambda \w+$")
+"""How a lambda's variable ends a text. Python's have names with numbers of their own."""
+_EXISTENCE = re.compile(r"(Join ExistenceJoin\([^#]*#)\d+")
+_MARKS = "'!~ "
+"""Before a node they say that Spark has not resolved it, finds a column missing, or that it streams."""
+_FIELDS_MAX = 100_000
+"""Spark shortens lists of more items in its texts."""
+_ITEMS_MAX = "spark.sql.debug.maxToStringFields"
+_CATALYST = "org.apache.spark.sql.catalyst"
+_SEEDED = f"{_CATALYST}.expressions.ExpressionWithRandomSeed"
+_UDF = "PYTHON_UDF"
+_SEED = "EXPRESSION_WITH_RANDOM_SEED"
+"""Patterns of Spark's trees."""
+
+Pieces = list[tuple[str, int | None]]
+"""A text, cut behind each number that Spark gave: what stands before the `#`, and the number, or None."""
+
+
+def without_numbers(session: SparkSession, plan: Any) -> Any:
+    """The plan, with its subqueries, in which each of Spark's numbers is 0.
+
+    It is of use for its texts alone. Where those of the plan differ from them, there is a number and no text of a user.
+    """
+    return java_class(session, f"{_CATALYST}.plans.NormalizePlan").normalizeExprIds(plan)
+
+
+def without_seeds(session: SparkSession, plan: Any) -> Any:
+    """The plan, with its subqueries, in which each seed of chance is 0."""
+    found = [
+        each for each in _expressions_with(session, plan, _SEED) if is_instance_of(_gateway(session), each, _SEEDED)
+    ]
+    if not found:
+        return plan
+    unseeded = scala_map(session, [(each, each.withNewSeed(0)) for each in found])
+    return plan.transformAllExpressionsWithSubqueries(unseeded)
+
+
+def with_variables_by_place(session: SparkSession, expression: Any, variables: Sequence[Any]) -> Any:
+    """The expression with `_1`... in place of its lambdas' variables, whose texts in SQL are all the same."""
+    places: dict[int, int] = {}
+    named = []
+    for each in variables:
+        place = places.setdefault(int(each.exprId().id()), len(places) + 1)
+        named.append((each, each.toAttribute().withName(f"_{place}")))
+    return expression.transform(scala_map(session, named))
+
+
+@contextmanager
+def whole_texts(session: SparkSession) -> Iterator[None]:
+    """Within it, while the session is active, Spark's texts of expressions have all that these are made of."""
+    before = session.conf.get(_ITEMS_MAX)
+    session.conf.set(_ITEMS_MAX, str(_FIELDS_MAX))
+    try:
+        yield
+    finally:
+        session.conf.set(_ITEMS_MAX, str(before))
+
+
+def python_functions(session: SparkSession, plan: Any) -> list[Any]:
+    """The calls of Python functions in a plan and its subqueries."""
+    found = [each for each in _expressions_with(session, plan, _UDF) if kind_of(each) in ("PythonUDF", "PythonUDAF")]
+    if not has_pattern(session, plan, "GENERATE"):
+        return found
+    generators = (node.generator() for node in nodes(plan) if kind_of(node) == "Generate")
+    return [*found, *(each for each in generators if kind_of(each) == "PythonUDTF")]
+
+
+def _expressions_with(session: SparkSession, plan: Any, pattern: str) -> Iterator[Any]:
+    """The expressions of a plan and its subqueries that have, or are above what has, a pattern of Spark's trees."""
+    if not has_pattern(session, plan, pattern):
+        return
+    wanted = tree_pattern(session, pattern)
+
+    def within(expression: Any) -> Iterator[Any]:
+        if expression.containsPattern(wanted):
+            yield expression
+            for child in each_of(expression.children()):
+                yield from within(child)
+
+    for node in nodes(plan):
+        for each in each_of(node.expressions()):
+            yield from within(each)
+        for subquery in each_of(node.subqueries()):
+            yield from _expressions_with(session, subquery, pattern)
+
+
+def _gateway(session: SparkSession) -> Any:
+    context: Any = session.sparkContext
+    return context._gateway  # noqa: SLF001  (Spark exposes it nowhere else)
+
+
+def node_line(node: Any, without: Any, names: dict[int, str]) -> Pieces:
+    """The line of a node in the text of its plan; `without` is the same node `without_numbers`."""
+    own, other = (str(each.simpleString(_FIELDS_MAX)).lstrip(_MARKS) for each in (node, without))
+    other = _EXISTENCE.sub(r"\g<1>0", other)
+    if own.startswith("Generate ") and kind_of(node.generator()) == "PythonUDTF":
+        other = other.replace(f")#{node.generator().resultId().id()}", ")#0")
+    return in_pieces(own, other, names)
+
+
+def in_pieces(text: str, without: str, names: dict[int, str]) -> Pieces:
+    """The text, cut behind its numbers; `without` is the same text `without_numbers`, `names` those of columns.
+
+    The number 0, which is that of the first column in a process, is known by the column's name.
+    """
+    found = _NUMBER.split(text)
+    pieces, before = Pieces(), ""
+    pairs = zip(found[::2], [*found[1::2], ""], [*_NUMBER.split(without)[1::2], ""], strict=True)
+    for part, number, other in pairs:
+        before += part
+        if number != other or (number == "0" and before.endswith(names.get(0, "\0"))):
+            pieces.append((before, int(number)))
+            before = ""
+        elif number:
+            before += f"#{number}"
+    return [*pieces, (before, None)]
+
+
+@dataclass
+class Labels:
+    """What a text has in place of Spark's numbers, and of the names before them.
+
+    `names` are those of columns, by number. `given` has labels; all else is numbered by its place in the text. `types`
+    are those of calls of Python functions, which have no label.
+    """
+
+    types: dict[int, str]
+    names: dict[int, str] = field(default_factory=dict)
+    given: dict[int, str] = field(default_factory=dict)
+
+    def text(self, pieces: Pieces) -> str:
+        """The text with labels."""
+        return "".join(self._labelled(pieces, dict(self.given)))
+
+    def _labelled(self, pieces: Pieces, labels: dict[int, str]) -> Iterator[str]:
+        follows = False
+        for text, number in pieces:
+            before = _BEHIND.sub("", text) if follows else text
+            follows = number is not None
+            if number is None:
+                yield before
+            elif number in self.types:
+                yield f"{before}: {self.types[number]}"
+            else:
+                yield self._without_name(before, number)
+                yield labels.setdefault(number, f"_{len(labels) - len(self.given) + 1}")
+
+    def _without_name(self, before: str, number: int) -> str:
+        name = self.names.get(number)
+        if name is not None and before.endswith(name):
+            return before.removesuffix(name)
+        return _VARIABLE.sub("lambda ", before)
