@@ -1,6 +1,7 @@
 """An epoch as Dagster metadata: always the same labels, because each number is a plot in Dagster's UI."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -64,6 +65,16 @@ def epoch_metadata(
     metadata["slowest_shards"] = _slowest_shards(manifest)
     metadata["source_positions"] = dg.MetadataValue.json([_position(source) for source in manifest.sources])
     return metadata
+
+
+def changed_functions(stream: str, names: Sequence[str]) -> Metadata:
+    """What the first epoch after a change of the code of these functions says of it."""
+    which = ", ".join(f"`{name}`" for name in names)
+    text = (
+        f"The code of {which} has changed. Rows that were there before keep what the old code made of them. "
+        f"To have them made by the new code, rebuild the stream: `dagster-ckpt rebuild {stream}`."
+    )
+    return {"changed_functions": dg.MetadataValue.md(text)}
 
 
 def lag_metadata(lag: Lag | None, manifest: Manifest, now_ms: int) -> Metadata:

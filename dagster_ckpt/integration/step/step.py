@@ -401,6 +401,7 @@ def _work(
         on_open=opened,
         on_lag=events.measured,
         on_skipped=events.skips,
+        on_changed_functions=events.changed,
     )
     try:
         result = workload.run(hooks, step.clock)
@@ -423,7 +424,7 @@ def _work(
         context.instance, step.key, step.stream_name, newest, events.work, table, events.lag_metadata(newest)
     )
     return shown._replace(
-        metadata={**(shown.metadata or {}), **recoveries.metadata()},
+        metadata={**(shown.metadata or {}), **events.once, **recoveries.metadata()},
         check_results=[*(shown.check_results or ()), ended, changes.result],
     )
 

@@ -26,7 +26,13 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.integration.reading.late_rows_asset import LateRows
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
-from dagster_ckpt.integration.step.epoch_metadata import Metadata, data_version, epoch_metadata, lag_metadata
+from dagster_ckpt.integration.step.epoch_metadata import (
+    Metadata,
+    changed_functions,
+    data_version,
+    epoch_metadata,
+    lag_metadata,
+)
 from dagster_ckpt.integration.step.event_totals import NO_WORK, Reported, Totals, Work, reported
 from dagster_ckpt.integration.step.table_metadata import COLUMNS_ALONE, TableMetadata
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets
@@ -73,7 +79,12 @@ class EventLog:
     late_rows_reported: Callable[[LateRows], int] = lambda _late: 0
 
     def materialization(
-        self, manifest: Manifest, work: Work, before: Totals | None, lag: Metadata | None = None
+        self,
+        manifest: Manifest,
+        work: Work,
+        before: Totals | None,
+        lag: Metadata | None = None,
+        once: Metadata | None = None,
     ) -> dg.AssetMaterialization:
         """The event of an epoch, with the tags that Dagster puts on a result with a data version."""
         tags = {
@@ -82,7 +93,9 @@ class EventLog:
         }
         if self.code_version is not None:
             tags["dagster/code_version"] = self.code_version
-        metadata = epoch_metadata(manifest, work, before, lag) | self.more() | self.table.of_event(manifest)
+        metadata = (
+            epoch_metadata(manifest, work, before, lag) | (once or {}) | self.more() | self.table.of_event(manifest)
+        )
         return dg.AssetMaterialization(asset_key=self.asset_key, metadata=metadata, tags=tags)
 
     def observation(self, manifest: Manifest, lag: Metadata) -> dg.AssetObservation:
@@ -134,6 +147,12 @@ class EpochEvents:
         self._lag: Lag | None = None
         self._last_ms = clock.monotonic_ms()
         self._materialized_ms: int | None = None
+        self._once: Metadata = {}
+
+    @property
+    def once(self) -> Metadata:
+        """What the event of the first epoch has, until that is logged."""
+        return self._once
 
     @property
     def work(self) -> Work:
@@ -144,6 +163,10 @@ class EpochEvents:
         """The stream is open, at this manifest."""
         self._read_to = _read_to(manifest)
         self._opened, self._last_ms = manifest, self._clock.monotonic_ms()
+
+    def changed(self, functions: Sequence[str]) -> None:
+        """The code of these functions is another one than that which made the epochs so far."""
+        self._once = changed_functions(self._event_log.stream, functions)
 
     def measured(self, lag: Lag | None) -> None:
         """The newest measurement of the lag; None where it is not known now."""
@@ -281,13 +304,15 @@ class EpochEvents:
             no_rows = totals is not None and totals.rows == Totals.of(manifest).rows
             is_reported = not no_rows or self._read_to != _read_to(manifest)
             lag = self.lag_metadata(manifest)
-            return self._event_log.materialization(manifest, work, totals, lag) if is_reported else None
+            if not is_reported:
+                return None
+            return self._event_log.materialization(manifest, work, totals, lag, self._once)
 
         logged = self._try(manifest, event)
         logged = self._log_late_rows(manifest) and logged
         self._rest(began_ms, logged=logged)
         if logged and is_reported:
-            self._read_to, self._materialized_ms = _read_to(manifest), began_ms
+            self._read_to, self._materialized_ms, self._once = _read_to(manifest), began_ms, {}
         return logged and is_reported
 
     def _rest(self, began_ms: int, *, logged: bool) -> None:

@@ -395,6 +395,7 @@ MANIFEST = Record(
             StepWork, {"rows_in": COUNT, "rows_out": COUNT, "late_rows": COUNT, "milliseconds": COUNT}
         ).columns(),
         "shown_nonce": optional(TEXT),
+        "functions": sequence(pair(TEXT, TEXT)),
     },
     added={
         "parent_nonce": None,
@@ -402,8 +403,9 @@ MANIFEST = Record(
         "slowest_shards": _NO_SHARD_TIMES,
         "steps": _NO_STEPS,
         "shown_nonce": None,
+        "functions": [],
     },
-    sparse={"steps", "shown_nonce"},
+    sparse={"steps", "shown_nonce", "functions"},
 ).codec()
 
 

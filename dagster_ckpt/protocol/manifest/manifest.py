@@ -549,6 +549,8 @@ class Manifest:
     between two epochs in the run that made the shown one, None if each micro-batch is one; `slowest_shards` are those
     that took longest in it, slowest first. `steps` are what each of several steps did in it, none for a
     stream of one. `shown_nonce` is the nonce of the manifest that made the shown epoch, where another one did.
+    `functions` has a digest of the code of each of the user's functions that made the shown epoch, by
+    name: advice, which nothing must match.
     """
 
     version: Version
@@ -584,6 +586,7 @@ class Manifest:
     slowest_shards: tuple[ShardTime, ...] = ()
     steps: tuple[StepWork, ...] = ()
     shown_nonce: Nonce | None = None
+    functions: tuple[tuple[str, str], ...] = ()
 
     @property
     def epoch_nonce(self) -> Nonce | None:

@@ -54,7 +54,8 @@ class EpochEdit:
     and new ones at its end. `delays_us` is for each input how late its rows may come (None: it has no watermark),
     `idle` whether it has been silent for so long that the watermark does not wait for it. `worked`: tasks have worked,
     so all rows due at the parent's watermark were emitted. `at_least_us` advances the watermark, whatever event times
-    the rows have. `interval_ms` is the time between two epochs, None if each micro-batch is one.
+    the rows have. `interval_ms` is the time between two epochs, None if each micro-batch is one. `functions` are the
+    digests of the code that made the epoch.
     """
 
     acks: tuple[ShardAck, ...]
@@ -66,6 +67,7 @@ class EpochEdit:
     worked: bool = True
     at_least_us: int | None = None
     interval_ms: int | None = None
+    functions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,7 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
         checkpoint_interval_ms=edit.interval_ms,
         slowest_shards=_slowest(edit.acks),
         steps=work_of_steps(parent.pipeline, edit.acks),
+        functions=edit.functions,
     )
 
 

@@ -370,6 +370,7 @@ def _content(manifest: Manifest) -> tuple[object, ...]:
         manifest.checkpoint_interval_ms,
         manifest.slowest_shards,
         manifest.steps,
+        manifest.functions,
         manifest.retained,
         manifest.abandoned,
     )

@@ -91,6 +91,7 @@ def swapped(parent: Manifest, rebuilt: Manifest, changes: tuple[ChangeRef, ...],
         checkpoint_interval_ms=None,
         slowest_shards=(),
         steps=(),
+        functions=rebuilt.functions,
     )
 
 

@@ -18,7 +18,7 @@ from dagster_ckpt.runtime.spark.jvm import java_class, scala_map
 
 _NUMBER = re.compile(r"#(\d+)")
 _BEHIND = re.compile(r"^L?(?:-T\d+ms)?")
-"""What Spark has behind the number of a BIGINT, and of a column with a watermark: its delay, on which no state depends."""
+"""Behind the number of a BIGINT, and that of a column with a watermark: its delay, on which no state depends."""
 _VARIABLE = re.compile(r"\blambda \w+$")
 """How a lambda's variable ends a text. Python's have names with numbers of their own."""
 _EXISTENCE = re.compile(r"(Join ExistenceJoin\([^#]*#)\d+")

@@ -31,6 +31,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
 )
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
+from dagster_ckpt.runtime.declared.function_digests import Digests
 from dagster_ckpt.runtime.declared.query_plan import refuse_unknown_state
 from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
 from dagster_ckpt.runtime.driver.batch_plan import PlannedRows
@@ -77,6 +78,7 @@ class DriverSetup:
     `horizon_us` is the operator's: None where nothing waits for the watermark. `pulse` gets a sign at each step of an
     epoch. `checked` takes the sources' positions before and after an epoch's tasks, and returns those to commit; it
     raises where the tasks cannot have read everything between. `files` checks the replies of other hosts, if it must.
+    `functions` are the digests of the user's functions.
     """
 
     asset: str
@@ -92,6 +94,7 @@ class DriverSetup:
     pulse: Pulse
     clock: Clock
     files: ExecutorFiles | None = None
+    functions: Digests = ()
 
 
 class EpochDriver:
@@ -243,6 +246,7 @@ class EpochDriver:
                 idle,
                 worked=pipeline is None,
                 interval_ms=interval_ms,
+                functions=setup.functions,
             ),
             pipeline,
         )
@@ -277,6 +281,7 @@ class EpochDriver:
                 worked=False,
                 at_least_us=at_least_us,
                 interval_ms=setup.coordinator.interval_ms,
+                functions=setup.functions,
             )
         )
 

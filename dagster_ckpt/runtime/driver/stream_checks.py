@@ -28,6 +28,7 @@ from dagster_ckpt.protocol.transitions.later_columns import beginning_after
 from dagster_ckpt.protocol.transitions.renamed_columns import taken_over_since
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
+from dagster_ckpt.runtime.declared.function_digests import Digests, function_digests
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow, check_initial
 from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.declared.renaming import renamed, with_files
@@ -85,6 +86,11 @@ class CheckedStream:
     def _tables(self) -> list[tuple[DataFrame, frozenset[SourceIdentity]]]:
         read = zip(self.stream.sources, self.dataflow.pipeline.source_inputs, strict=True)
         return [(stream.table, frozenset(each.sources)) for stream, each in read if stream.table is not None]
+
+    @cached_property
+    def functions(self) -> Digests:
+        """The digests of the user's functions."""
+        return function_digests(self.stream)
 
     @property
     def begins_now(self) -> bool:

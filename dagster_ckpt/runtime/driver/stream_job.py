@@ -93,7 +93,8 @@ class JobHooks:
 
     `on_lag` gets each measurement of the stream's lag, None where it is not known, in another thread, and the last one
     before a clean end. `on_skipped` gets the records of Kafka that an epoch goes on without, before each try to commit
-    it. `on_open` gets the newest manifest once the stream is open: the one that began the term. The others are called
+    it. `on_open` gets the newest manifest once the stream is open: the one that began the term; `on_changed_functions`
+    then the names of functions whose code is another one than that of the epoch before, if any. The others are called
     about every 200 ms in the thread that runs the job. `stop_reason` returns why to end cleanly after the epoch in
     progress, None to continue.
     """
@@ -104,6 +105,7 @@ class JobHooks:
     on_open: Callable[[Manifest], None] = _ignore
     on_lag: Callable[[Lag | None], None] = _ignore
     on_skipped: Callable[[Sequence[LostOffsets]], None] = _ignore
+    on_changed_functions: Callable[[Sequence[str]], None] = _ignore
 
 
 class Ending(StrEnum):

@@ -29,6 +29,7 @@ from dagster_ckpt.protocol.manifest.codec import FILE_SEEN, FILES_SEEN
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
+from dagster_ckpt.runtime.declared.function_digests import changed_functions
 from dagster_ckpt.runtime.declared.sources import moves_of, positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
@@ -91,6 +92,10 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 _RETRIED = "%s failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s"
+_CHANGED = (
+    "the code of these functions has changed: rows that were there before keep what the old code made of them. To have "
+    "them made by the new code, rebuild the stream: dagster-ckpt rebuild. epoch=%s, asset=%s, functions=%s"
+)
 _TICK_S = 0.2
 _CANCEL_S_MAX = 10.0
 _PLANNING_MS_MAX = 2_000
@@ -200,6 +205,7 @@ class _Run:
         )  # no line between this and the try: an interrupt there would leave the heartbeat on
         try:
             self._hooks.on_open(self._writer.manifest)
+            self._report_changed_functions()
             self._topics.committed(self._writer.manifest)
             check_ancestors(root, self._clock, self._writer.manifest)
             coordination, shards = options.coordination, self._writer.manifest.shards
@@ -224,6 +230,13 @@ class _Run:
             collecting.end()
             self._topics.end()
         return result
+
+    def _report_changed_functions(self) -> None:
+        before = self._writer.manifest
+        names = changed_functions(before.functions, self._checked.functions)
+        if names:
+            _LOG.warning(_CHANGED, before.epoch, self._job.asset, ", ".join(names))
+            self._hooks.on_changed_functions(names)
 
     def _reopen(self) -> JobResult | None:
         """Begin a new term; returns the result where there is a reason to end before the store answers."""
@@ -472,6 +485,7 @@ class _Run:
             pulse=self._pulse,
             clock=self._clock,
             files=self._files,
+            functions=self._checked.functions,
         )
 
     def _committed(self, epoch: CommittedEpoch) -> None:

@@ -410,3 +410,22 @@ def test_epoch_metadata_has_the_interval_and_a_table_of_the_slowest_shards() -> 
     without = epoch_metadata(a_manifest())
     assert without.keys() == metadata.keys()
     assert without["checkpoint_interval_seconds"].value == 0
+
+
+def test_the_first_event_after_functions_have_changed_says_so_with_the_way_to_have_all_rows_made_again() -> None:
+    clock, said = StillClock(), list[str]()
+
+    def log(event: Event) -> None:
+        if isinstance(event, dg.AssetMaterialization):
+            said.append(str(event.metadata["changed_functions"].value) if "changed_functions" in event.metadata else "")
+
+    events = EpochEvents(EventLog(KEY, "delays", None, log, lambda _: True, lambda: NOTHING), 10_000, clock)
+    events.opened(committed(4).manifest)
+    events.changed(["twice", "plus"])
+    assert "`twice`, `plus`" in str(events.once["changed_functions"].value)
+    for epoch in range(5, 8):
+        events.committed(committed(epoch))
+        clock.sleep_ms(10_000)
+    assert len(said) == 2
+    assert "`dagster-ckpt rebuild delays`" in said[0]
+    assert (said[1], events.once) == ("", {})
