@@ -26,7 +26,7 @@ from dagster_ckpt.delivery.destination import (
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
 from dagster_ckpt.destinations.faults import destination_error, fault_by_text
-from dagster_ckpt.destinations.secrets import resolved, shown
+from dagster_ckpt.destinations.secrets import resolved, secrets_hidden, shown, without_secrets
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
 
@@ -282,21 +282,23 @@ class DeltaSession:
     def _errors(self, rows: "_Rows | None" = None, until: str | None = None) -> Iterator[None]:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
-        try:
-            yield
-        except Exception as error:
-            if rows is not None and rows.error is not None:
-                raise rows.error from None  # Delta would keep only its text
-            if isinstance(error, CommitFailedError) and self._was_overtaken(until):
-                raise self._overtaken() from error
-            if isinstance(error, DeltaError | OSError):
-                raise destination_error(
-                    fault_by_text(str(error)),
-                    "the commit to Delta Lake failed, or its reply was lost.",
-                    destination=self._to.address,
-                    reason=error,
-                ) from error
-            raise
+        secrets = {"uri": self._to.uri, **self._to.storage_options}
+        with secrets_hidden(secrets):
+            try:
+                yield
+            except Exception as error:
+                if rows is not None and rows.error is not None:
+                    raise rows.error from None  # Delta would keep only its text
+                if isinstance(error, CommitFailedError) and self._was_overtaken(until):
+                    raise self._overtaken() from error
+                if isinstance(error, DeltaError | OSError):
+                    raise destination_error(
+                        fault_by_text(str(error)),
+                        "the commit to Delta Lake failed, or its reply was lost.",
+                        destination=self._to.address,
+                        reason=without_secrets(str(error), secrets),
+                    ) from error
+                raise
 
 
 class _Rows(Iterator[pa.RecordBatch]):

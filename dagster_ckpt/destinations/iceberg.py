@@ -45,7 +45,7 @@ from dagster_ckpt.destinations.iceberg_table import (
     with_columns,
     written,
 )
-from dagster_ckpt.destinations.secrets import resolved, shown, without_secrets
+from dagster_ckpt.destinations.secrets import resolved, secrets_hidden, sent, shown, without_secrets
 from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 
 if TYPE_CHECKING:
@@ -272,19 +272,20 @@ class IcebergSession:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """The errors of pyiceberg, catalog clients and file systems have no common base class."""
-        try:
-            yield
-        except CheckpointError:
-            raise
-        except Exception as error:  # noqa: BLE001  (they may come from any library)
-            plain = f"{type(error).__name__}: {error}"
-            text = without_secrets(plain, self._to.properties)
-            raise destination_error(
-                Fault.PERSON if isinstance(error, TypeError | ValueError) else fault_by_text(text),
-                "the request to Iceberg failed, or its reply was lost: check that catalog and files can be reached.",
-                destination=self._to.address,
-                reason=text,
-            ) from (error if text == plain else None)  # the original error would show the secrets
+        with secrets_hidden(self._to.properties):
+            try:
+                yield
+            except CheckpointError:
+                raise
+            except Exception as error:
+                text = without_secrets(f"{type(error).__name__}: {error}", self._to.properties)
+                raise destination_error(
+                    Fault.PERSON if isinstance(error, TypeError | ValueError) else fault_by_text(text),
+                    "the request to Iceberg failed, or its reply was lost: check that catalog and files can be "
+                    "reached.",
+                    destination=self._to.address,
+                    reason=text,
+                ) from error
 
 
 def _catalog(to: Iceberg) -> "Catalog":
@@ -296,7 +297,7 @@ def _catalog(to: Iceberg) -> "Catalog":
             "delivering to Iceberg needs its library: pip install 'dagster-ckpt[iceberg]'"
         ) from error
     try:
-        return load_catalog(to.catalog, **{name: resolved(value) for name, value in to.properties.items()})
+        return load_catalog(to.catalog, **sent(to.properties))
     except (NotInstalledError, ImportError) as error:
         raise OutsideCodeError(
             "this catalog needs an extra of pyiceberg, or a driver: pip install 'pyiceberg[sql-postgres]', for "

@@ -41,8 +41,8 @@ from dagster_ckpt.delivery.destination import (
 )
 from dagster_ckpt.destinations.faults import destination_error
 from dagster_ckpt.destinations.json_rows import check_json, in_pieces, json_rows
-from dagster_ckpt.destinations.kafka_topics import TopicFacts, Topics, without_secrets
-from dagster_ckpt.destinations.secrets import resolved
+from dagster_ckpt.destinations.kafka_topics import TopicFacts, Topics, shown_error
+from dagster_ckpt.destinations.secrets import resolved, secrets_hidden, shown
 from dagster_ckpt.errors import (
     CheckpointError,
     IncompatibleStateError,
@@ -115,7 +115,7 @@ class Kafka:
 
     @property
     def address(self) -> str:
-        return f"kafka://{resolved(self.bootstrap_servers)}/{self.topic}"
+        return shown(f"kafka://{resolved(self.bootstrap_servers)}/{self.topic}")
 
     @property
     def table_name(self) -> str:
@@ -339,15 +339,16 @@ class KafkaSession:
     def _errors(self) -> Iterator[None]:
         from confluent_kafka import KafkaException
 
-        try:
-            yield
-        except KafkaException as error:
-            raise self._of(error.args[0]) from error
+        with secrets_hidden(self._to.config):
+            try:
+                yield
+            except KafkaException as error:
+                raise self._of(error.args[0]) from error
 
     def _of(self, error: "KafkaError", key: str | None = None) -> CheckpointError:
         from confluent_kafka import KafkaError
 
-        reason = without_secrets(error, self._settings)
+        reason = shown_error(error, self._settings)
         fenced = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
         if error.code() in fenced and not self._is_late():
             return PositionMovedError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.destinations.faults import Fault, destination_error
+from dagster_ckpt.destinations.secrets import without_secrets
 from dagster_ckpt.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _OF_CONNECTIONS = ("client.id", "https.", "sasl.", "security.", "socket.", "ssl.", "enable.ssl", "broker.address")
 """The settings of connections, which the consumer needs too. All others are for the producer."""
+
+_OWN = ("bootstrap.servers", "transactional.id")
 
 _MESSAGES = 10_000
 _WINDOW = 64
@@ -155,7 +158,7 @@ class Topics:
 
     def note(self, error: "KafkaError") -> None:
         """Keep the reason why a broker cannot be reached: a time-out does not have it."""
-        self.last_error, self._connecting = without_secrets(error, self._settings), kafka_fault(error)
+        self.last_error, self._connecting = shown_error(error, self._settings), kafka_fault(error)
 
     def fault(self, error: object) -> Fault:
         """Whose fault an error is. A time-out is that of what has kept the connection from being made."""
@@ -170,7 +173,7 @@ class Topics:
             "the topic cannot be read or created: check that its brokers can be reached.",
             destination=self._address,
             topic=topic,
-            reason=without_secrets(reason, self._settings),
+            reason=shown_error(reason, self._settings),
             last_error=self.last_error,
         )
 
@@ -195,10 +198,6 @@ def kafka_fault(error: object) -> Fault:
     return faults.get(error.code(), Fault.NO_ANSWER) if isinstance(error, KafkaError) else Fault.NO_ANSWER
 
 
-def without_secrets(error: object, settings: Mapping[str, Any]) -> str:
-    """An error's text with the values of all settings replaced that may be secret."""
-    text = str(error)
-    for name, value in settings.items():
-        if name.startswith(("sasl.", "ssl.")) and value:
-            text = text.replace(str(value), f"<{name}>")
-    return text
+def shown_error(error: object, settings: Mapping[str, Any]) -> str:
+    """An error's text without the values of the user's settings."""
+    return without_secrets(str(error), {name: settings[name] for name in settings if name not in _OWN})

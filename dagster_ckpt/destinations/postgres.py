@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -31,9 +30,10 @@ from dagster_ckpt.delivery.destination import (
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
 from dagster_ckpt.destinations.faults import destination_error, fault_by_sqlstate
-from dagster_ckpt.destinations.secrets import resolved, shown
+from dagster_ckpt.destinations.secrets import resolved, secrets_hidden, shown, without_secrets
 from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
+from dagster_ckpt.protocol.redaction import escape_user, split_user
 
 if TYPE_CHECKING:
     from adbc_driver_manager import Error
@@ -94,7 +94,7 @@ class Postgres:
         if type(self.lock_timeout_s) is not int or self.lock_timeout_s < 1:
             raise InvalidPipelineError(f"the lock time-out is 1 second or more. lock_timeout_s={self.lock_timeout_s!r}")
         if not hasattr(self.url, "get_value"):
-            _checked(self.url)
+            _server(self.url)
 
     @property
     def kind(self) -> str:
@@ -102,12 +102,12 @@ class Postgres:
 
     @property
     def address(self) -> str:
-        return f"{shown(_checked(resolved(self.url)))}/{self.schema}.{self.table}"
+        return f"{shown(_server(resolved(self.url)))}/{self.schema}.{self.table}"
 
     @property
     def table_name(self) -> str:
-        database = urlsplit(_checked(resolved(self.url))).path.strip("/")
-        return ".".join(filter(None, (database, self.schema, self.table)))
+        database = shown(_server(resolved(self.url))).split("/", 3)[3:]
+        return ".".join(filter(None, (*database, self.schema, self.table)))
 
     def check_mode(self, mode: DeliveryMode) -> None:
         """Both modes are supported."""
@@ -311,15 +311,16 @@ class PostgresSession:
         """One transaction: committed at the end, rolled back by any error."""
         from adbc_driver_manager import Error
 
-        try:
-            yield
-            self._connection.commit()
-        except BaseException as error:
-            with suppress(Error):  # a broken connection: the server rolls back
-                self._connection.rollback()
-            if isinstance(error, Error):
-                raise _not_done(error, self._to) from error
-            raise
+        with secrets_hidden({"url": self._to.url}):
+            try:
+                yield
+                self._connection.commit()
+            except BaseException as error:
+                with suppress(Error):  # a broken connection: the server rolls back
+                    self._connection.rollback()
+                if isinstance(error, Error):
+                    raise _not_done(error, self._to) from error
+                raise
 
 
 def _connected(to: Postgres) -> "Connection":
@@ -330,9 +331,9 @@ def _connected(to: Postgres) -> "Connection":
         raise OutsideCodeError(
             "delivering to PostgreSQL needs its driver: pip install 'dagster-ckpt[postgres]'"
         ) from error
-    with ExitStack() as opened:
+    with secrets_hidden({"url": to.url}), ExitStack() as opened:
         try:
-            connection = opened.enter_context(closing(dbapi.connect(resolved(to.url), autocommit=False)))
+            connection = opened.enter_context(closing(dbapi.connect(_server(resolved(to.url)), autocommit=False)))
             with connection.cursor() as cursor:
                 cursor.execute(f"SET lock_timeout = '{to.lock_timeout_s}s'")
                 cursor.execute(f"SET idle_in_transaction_session_timeout = '{2 * to.lock_timeout_s}s'")
@@ -345,8 +346,8 @@ def _connected(to: Postgres) -> "Connection":
 
 
 def _not_done(error: "Error", to: Postgres) -> CheckpointError:
-    # The driver's text may repeat the URL. It has what the server says of a row: table, column, line and detail.
-    text = str(error).replace(resolved(to.url), shown(resolved(to.url)))
+    # The driver's text has what the server says of a row: table, column, line and detail.
+    text = without_secrets(str(error), {"url": to.url})
     return destination_error(
         fault_by_sqlstate(error.sqlstate, text),
         "the request to PostgreSQL failed, or its reply was lost: check that the server can be reached and has disk "
@@ -356,11 +357,17 @@ def _not_done(error: "Error", to: Postgres) -> CheckpointError:
     )
 
 
-def _checked(url: str) -> str:
-    """A URL of PostgreSQL. In any other text the password cannot be found, so it could not be hidden."""
+def _server(url: str) -> str:
+    """A URL of PostgreSQL, as libpq reads it. In any other text the password cannot be found, so not be hidden."""
     if not _URL.match(url):
         raise InvalidPipelineError("no URL of PostgreSQL: write postgresql://user:password@host:5432/shop. option=url")
-    return url
+    _, user, rest = split_user(url)
+    if user and not rest:
+        raise InvalidPipelineError(
+            "it cannot be known where the password of this URL ends: write @ as %40 and ? as %3F, in the password and "
+            "in the parameters. option=url"
+        )
+    return escape_user(url)
 
 
 def _quoted(name: str) -> str:

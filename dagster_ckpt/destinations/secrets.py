@@ -1,13 +1,18 @@
 """Addresses that hold a password: resolved when a connection is made, and shown without it."""
 
-from collections.abc import Mapping
-from urllib.parse import urlsplit
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from dagster_ckpt.errors import OutsideCodeError
-from dagster_ckpt.protocol.redaction import redacted_text
-
-_SECRET_LENGTH = 4
-"""A shorter value is a switch or a number, and part of too many words."""
+from dagster_ckpt.errors import CheckpointError, OutsideCodeError
+from dagster_ckpt.protocol.redaction import (
+    escape_user,
+    redacted_text,
+    secret_parts,
+    secret_parts_within,
+    shown_messages,
+    split_user,
+    without_parts,
+)
 
 
 class UnsetVariableError(OutsideCodeError):
@@ -31,23 +36,42 @@ def resolved(text: str) -> str:
     return value
 
 
+def sent(options: Mapping[str, str]) -> dict[str, str]:
+    """Options as a library is given them: resolved, and those that are addresses with the user escaped."""
+    return {name: escape_user(resolved(value)) for name, value in options.items()}
+
+
 def shown(url: str) -> str:
-    """A URL without user, password, parameters and fragment."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    """An address without user, password, parameters and fragment."""
+    scheme, _, rest = split_user(url)
+    return scheme + rest.partition("?")[0].partition("#")[0].partition(";")[0]
 
 
-def without_secrets(text: str, options: Mapping[str, str]) -> str:
+@contextmanager
+def secrets_hidden(options: Mapping[str, object]) -> Iterator[None]:
+    """Within it, an error that shows a secret of these options, or whose cause does, is raised without both.
+
+    Every call of a library that was given the options is made in one: libraries put what they are given into errors.
+    """
+    try:
+        yield
+    except Exception as error:
+        if all(without_secrets(message, options) == message for message in shown_messages(error)):
+            raise
+        kind = type(error) if isinstance(error, CheckpointError) else CheckpointError
+        raise kind(without_secrets(str(error), options)).with_traceback(error.__traceback__) from None
+
+
+def without_secrets(text: str, options: Mapping[str, object]) -> str:
     """A message of a library that was given these options: each value in it is shown as the option's name.
 
-    Of an address, only the password and the parameters are; addresses in the message are redacted.
+    Of a literal address, only user, password and parameters are; other addresses in the message are redacted.
     """
     for name, option in options.items():
+        if not isinstance(option, str):  # as an EnvVar is; else a number or a switch
+            continue
         value = resolved(option)
-        address = urlsplit(value) if "://" in value else None
-        parts = [] if address is None else [address.password, address.query]
-        whole = value if address is None or value is not option else None  # a literal address may be shown
-        for secret in (whole, *parts):
-            if secret is not None and len(secret) >= _SECRET_LENGTH:
-                text = text.replace(secret, f"<{name}>")
+        is_shown = value is option and bool(split_user(value)[0])
+        parts = secret_parts_within(value) if is_shown else secret_parts(value)
+        text = without_parts(text, parts, f"<{name}>")
     return redacted_text(text)

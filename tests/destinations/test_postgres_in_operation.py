@@ -11,9 +11,12 @@ from adbc_driver_postgresql import dbapi
 
 from dagster_ckpt.delivery.destination import DestinationUnavailableError, Transaction
 from dagster_ckpt.destinations import Postgres
+from dagster_ckpt.errors import CheckpointError
+from dagster_ckpt.protocol.redaction import shown_messages
 from dagster_ckpt.testing.destination_suite import UPSERTED, Row, changed
 from tests.servers.lossy_proxy import lossy_proxy
 from tests.servers.postgres import Database
+from tests.servers.processes import HOST
 from tests.unit.delivery.delivering import Delivering
 from tests.unit.delivery.delivery_runs import deliver_with_losses
 from tests.unit.history.made_streams import departures
@@ -49,6 +52,21 @@ def test_a_commit_without_a_reply_is_made_once(database: Database, tmp_path: Pat
         to = Postgres(database.url_at(proxy.port), "delays", lock_timeout_s=5)
         # Settings, tables, fence, and two transactions with rows.
         assert deliver_with_losses(delivering, to, proxy, b"COMMIT", lambda: rows_of(database.url), reply=reply) >= 5
+
+
+def test_a_password_with_special_characters_needs_no_escapes_and_is_not_shown(database: Database) -> None:
+    for number, cut in enumerate("#?/[@ :%'"):
+        user, secret = f"guest{number}", f"hunter{cut}two@hunter{cut}2"
+        with dbapi.connect(database.url) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE ROLE {} LOGIN SUPERUSER PASSWORD '{}'".format(user, secret.replace("'", "''")))
+            connection.commit()
+        where = f"{HOST}:{database.port}/shop"
+        with Postgres(f"postgresql://{user}:{secret}@{where}", "delays").open("one", UPSERTED) as session:
+            assert session.position is None
+        for wrong in (f"{secret}-@{where}", f"{secret}@{HOST}:1/shop", f"{secret}@no.such.host/shop"):
+            with pytest.raises(CheckpointError) as refused:
+                Postgres(f"postgresql://{user}:{wrong}", "delays").open("one", UPSERTED)
+            assert not [message for message in shown_messages(refused.value) if "hunter" in message]
 
 
 def test_a_killed_server_leaves_one_of_the_two_positions(database: Database) -> None:

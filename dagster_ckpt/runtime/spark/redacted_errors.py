@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from dagster_ckpt.errors import CheckpointError
-from dagster_ckpt.protocol.redaction import redacted_text
+from dagster_ckpt.protocol.redaction import redacted_text, shown_messages
 
 
 @contextmanager
@@ -19,13 +19,7 @@ def secrets_left_out() -> Iterator[None]:
     try:
         yield
     except (CheckpointError, PySparkException, Py4JError, OSError) as error:
-        if all(redacted_text(message) == message for message in _messages(error)):
+        if all(redacted_text(message) == message for message in shown_messages(error)):
             raise
         kind = type(error) if isinstance(error, CheckpointError) else CheckpointError
         raise kind(redacted_text(str(error))).with_traceback(error.__traceback__) from None
-
-
-def _messages(error: BaseException | None) -> Iterator[str]:
-    while error is not None:
-        yield str(error)
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

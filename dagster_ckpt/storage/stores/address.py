@@ -84,7 +84,8 @@ def options_for(url: str, options: Mapping[str, object]) -> Mapping[str, object]
 def _split(url: str) -> tuple[str, str]:
     match = _SCHEME.fullmatch(url)
     if not match:
+        # Not shown: it may be a password, if the wrong variable is named.
         raise InvalidPipelineError(
-            f"a store is named by a URL: write file:///some/folder with three slashes. url={url!r}"
+            "a store is named by a URL: write file:///some/folder with three slashes. option=url"
         )
     return match[1].lower(), match[2]

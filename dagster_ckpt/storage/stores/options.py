@@ -6,9 +6,10 @@ Nothing here, and no message, ever shows an option's value: most of them are sec
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import quote, quote_plus, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.protocol.redaction import secret_parts, without_parts
 
 _NO_SECRETS = {
     "access",
@@ -21,11 +22,8 @@ _NO_SECRETS = {
     "region_name",
     "user",
 }
-_SECRET_CHARACTERS_MIN = 4
 _USER = re.compile(r"(?<=//)[^/\s]*@")
 _PARAMETERS = re.compile(r"\?\S*")
-_SIGNATURE = re.compile(r"(?:^|[?&;])(?:AccountKey|SharedAccessSignature|sig)=([^;&]*)")
-"""The secret parts of Azure's connection strings and signatures."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +34,7 @@ class StoreOptions:
 
     def without_secrets(self, text: str) -> str:
         """A text for people, without anything that could be a secret of these options."""
-        for secret in sorted(set(_secrets(self.given)), key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return _USER.sub("***@", text)
+        return _USER.sub("***@", without_parts(text, _secrets(self.given), "***"))
 
     def without_parameters(self, text: str) -> str:
         """The same, and without the parameters of addresses: a token may be there in another form than in an option."""
@@ -100,23 +96,8 @@ def _secrets(value: object, name: str = "") -> Iterator[str]:
         for inner, each in value.items():
             yield from _secrets(each, inner)
     elif isinstance(value, str):
-        # A shorter one would remove parts of every message, and protects nothing.
-        yield from (part for part in _parts(value) if name not in _NO_SECRETS and len(part) >= _SECRET_CHARACTERS_MIN)
+        if name not in _NO_SECRETS:
+            yield from secret_parts(value)
     elif isinstance(value, Sequence):
         for each in value:
             yield from _secrets(each, name)
-
-
-def _parts(value: str) -> Iterator[str]:
-    """A text and those parts of it that may appear alone, each as an address would have it too."""
-    for part in _alone(value):
-        yield from (part, quote(part, safe=""), quote_plus(part))
-
-
-def _alone(value: str) -> Iterator[str]:
-    """A text and those parts of it that may appear alone: a proxy's user and password, the key of an account."""
-    yield value
-    if user := _USER.search(value):
-        yield from user[0].removesuffix("@").split(":")
-    for found in _SIGNATURE.finditer(value):
-        yield from (found[1], unquote(found[1]))
