@@ -21,6 +21,7 @@ from dagster_ckpt.protocol.epochs.aligned_cut import (
     NoCut,
     Reason,
     Unseen,
+    divergence,
     is_creating,
     newest_cut,
     seen_of,
@@ -129,14 +130,25 @@ class _Search:
 
     def aligned(self, candidates: Mapping[str, list[Retained]]) -> dict[str, Manifest] | NoCut:
         """The manifests of the newest aligned cut, or why there is none."""
-        answer = self._search(candidates)
-        if isinstance(answer, NoCut):
-            # Pins are older than every retained epoch: a cut with them is never newer than one without.
-            answer = self._search(self._with_pinned(candidates))
-        if isinstance(answer, NoCut):
-            return answer
-        epochs = answer.epochs
-        return _each(self._streams, lambda stream: self._manifest(stream.name, epochs[stream.name], candidates))
+        found = self._of_one_history(candidates)
+        # Pins are older than every retained epoch: a cut with them is never newer than one without.
+        return self._of_one_history(self._with_pinned(candidates)) if isinstance(found, NoCut) else found
+
+    def _of_one_history(self, candidates: Mapping[str, list[Retained]]) -> dict[str, Manifest] | NoCut:
+        """The same of these candidates alone. A stream may have followed an upstream that was restored since."""
+        while not isinstance(answer := self._search(candidates), NoCut):
+            found = self._manifests(answer, candidates)
+            diverged = divergence(found)
+            if diverged is None:
+                return found
+            earlier = [entry for entry in candidates[diverged.stream] if entry.epoch < diverged.epoch]
+            if not earlier:
+                return diverged
+            candidates = {**candidates, diverged.stream: earlier}
+        return answer
+
+    def _manifests(self, cut: Cut, candidates: Mapping[str, list[Retained]]) -> dict[str, Manifest]:
+        return _each(self._streams, lambda stream: self._manifest(stream.name, cut.epochs[stream.name], candidates))
 
     def _search(self, candidates: Mapping[str, list[Retained]]) -> Cut | NoCut:
         lines = {name: self._line(name, entries) for name, entries in candidates.items()}
@@ -214,8 +226,13 @@ def _reason(answer: NoCut) -> tuple[str, str]:
             )
         case Reason.AHEAD:
             return (
-                f"{reads}, which a rollback left behind, and {stream} keeps no older epoch",
+                f"{reads}, which a rollback left behind or a restore took away, and {stream} keeps no older epoch",
                 f"roll {stream} back as well",
+            )
+        case Reason.DIVERGED:
+            return (
+                f"{reads}, which {upstream} does not have since it was restored, and {stream} keeps no older epoch",
+                f"run {stream}, and do what its error says",
             )
         case Reason.RECREATED:
             return (

@@ -188,6 +188,7 @@ class StreamHistory:
         *,
         after_as_of: datetime | str | None = None,
         until_as_of: datetime | str | None = None,
+        after_nonce: str | None = None,
     ) -> pa.Table:
         """The change log of the epochs `(after, until]` (without `until`: up to the current one), epoch after epoch.
 
@@ -197,7 +198,13 @@ class StreamHistory:
         `insert`, `delete`, or for an update two rows, `update_preimage` and `update_postimage`. `after=0` is from the
         stream's beginning. Epochs that a rollback left behind are not among them. Both ends may be times.
 
-        Raises `InvalidPipelineError` for an epoch that a rollback left behind, or whose successors are no longer kept.
+        Who remembers how far they have read remembers the nonce too, and passes it as `after_nonce`: a stream that was
+        restored from a backup has another epoch of the same number.
+
+            changes = stream.changes(after=seen.epoch, after_nonce=seen.nonce)  # seen = stream.latest(), earlier
+
+        Raises `InvalidPipelineError` for an epoch that a rollback left behind, that a restored stream does not have, or
+        whose successors are no longer kept.
         """
 
         def changes(newest: Manifest) -> pa.Table:
@@ -205,7 +212,9 @@ class StreamHistory:
                 raise InvalidPipelineError(f"after which epoch? 0 is the stream's beginning. stream={self._name!r}")
             first = after if after_as_of is None else choose(newest, after, after_as_of).epoch
             last = until if until_as_of is None else choose(newest, until, until_as_of).epoch
-            shown = [named_as(each, newest) for each in epochs_after(self._chain, newest, first or EMPTY, last)]
+            shown = [
+                named_as(each, newest) for each in epochs_after(self._chain, newest, first or EMPTY, last, after_nonce)
+            ]
             names = checked_columns(newest, columns)
             schema = pa.schema([*(newest.pipeline.output.field(name) for name in names), *CHANGE_FIELDS])
             return pa.Table.from_batches(raw_changes(self._chain.store, self._chain.clock, shown, schema), schema)

@@ -54,6 +54,7 @@ LABELS = {
     "dagster/column_schema",
     "dagster/uri",
     "recoveries_last_day",
+    "epoch_nonce",
     "source_positions",
 }
 

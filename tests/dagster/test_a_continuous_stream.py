@@ -61,7 +61,7 @@ def test_events_are_logged_while_it_runs_and_its_end_reports_the_newest_epoch(pl
     assert is_live(place).metadata["state"].value == "ended"
     versions = [(event.tags or {})["dagster/data_version"] for event in place.events()]
     newest = place.history().latest().epoch
-    assert versions[-1] == f"counts@{newest}"
+    assert versions[-1].startswith(f"counts@{newest}-")
     assert len(versions) in {2, 3}
     assert versions[0] != versions[-1]
     assert add_up(place.events(), place.history().manifest())

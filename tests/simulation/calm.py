@@ -15,6 +15,7 @@ from tests.simulation.dagster import opening_for
 from tests.simulation.deliveries.delivery_driver import DeliveryDriver
 from tests.simulation.driver import Driver
 from tests.simulation.oracle import BrokenPromiseError
+from tests.simulation.reading import ReadingOracle
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process
@@ -87,6 +88,8 @@ class Calm:
         _manifests_are_those_that_must_be(stream)
         _files_are_those_that_are_named(stream)
         _advice_is_that_of_the_newest_term(stream, term)
+        if stream.world.restores and isinstance(stream.oracle, ReadingOracle) and stream.delivery is None:
+            stream.oracle.has_its_upstreams_table()
         self.is_over = True
 
 

@@ -369,6 +369,8 @@ def watched_stream(name: str, lease_timeout_ms: int) -> Watched:
 
 def launch_by_hand(stream: "SimulatedStream") -> None:
     """What a person may do: materialize once more, politely or not, from where it stands or from an earlier epoch."""
+    if not stream.begun:
+        return  # it is stopped since a restore
     chance, newest, dagster = stream.world.chance, stream.oracle.newest, stream.world.dagster
     retained = lineage(newest) if newest is not None else ()
     from_epoch = None

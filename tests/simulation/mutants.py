@@ -34,6 +34,7 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event, 
 from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
 from dagster_ckpt.protocol.epochs.retention import log_bound
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
+from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.lease import Watch
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Pipeline, Retained, RunRef
 from dagster_ckpt.protocol.object_names import MANIFESTS, file_of, manifest_name, parse_manifest_name, pin_name
@@ -89,6 +90,7 @@ from tests.simulation.mutants_of_steps import (
     waits_for_the_last_step,
 )
 from tests.simulation.reading import ReadingDriver
+from tests.simulation.restoring import FIRST_WITH_RESTORES
 from tests.simulation.world import Parts
 
 if TYPE_CHECKING:
@@ -453,6 +455,11 @@ def subscribes_without_an_object(upstream: ManifestChain, subscriber: Subscriber
     return newest
 
 
+def at_its_number(manifest: Manifest) -> UpstreamPosition:
+    """An epoch is its number, whatever is restored."""
+    return UpstreamPosition(manifest.uuid, manifest.epoch)
+
+
 class SubscribesAfterTheCheck(ReadingDriver):
     """It chooses where it begins, makes sure of it, and only then says that it reads."""
 
@@ -691,6 +698,9 @@ MUTANTS: dict[str, Mutant] = {
             (_Run, "_begun", begins_at_any_stream),
             (manifest_rules, "_OF_KIND", {**manifest_rules._OF_KIND, ManifestKind.EPOCH: ()}),
         ),
+    ),
+    "a position without its nonce": replace(
+        _function(UpstreamPosition, "behind", at_its_number), first_seed=FIRST_WITH_RESTORES
     ),
     "a destination has no fence": _delivered_to(TakesNoFence),
     "a destination compares neither fence nor position": _delivered_to(ComparesNothing),

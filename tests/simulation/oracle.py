@@ -6,13 +6,14 @@ the names and the codec of manifests; `manifest_rules` as a second pair of eyes 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Term, Version
-from dagster_ckpt.protocol.epochs.upstream import BACKFILL_PINS
+from dagster_ckpt.protocol.epochs.upstream import BACKFILL_PINS, UpstreamPosition
 from dagster_ckpt.protocol.manifest.codec import CHANGES
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef, Manifest, ManifestKind
 from dagster_ckpt.protocol.manifest.packing import decode_entries
@@ -51,6 +52,25 @@ if TYPE_CHECKING:
 
 _ADVICE = ("lease/", "requests/", "collector.json")
 COLLECTOR = "collector"
+_KNOWN = (
+    "history",
+    "freed",
+    "pinned",
+    "too_late",
+    "created_ms",
+    "writers",
+    "logged",
+    "has_subscribers",
+    "mark_unanswered",
+    "worked_with",
+    "worked",
+    "_given_up_ms",
+    "_quiet",
+    "_restarted",
+    "_swapped",
+    "_rolled_back_for",
+)
+"""What an oracle knows of the history of its folder."""
 _PIN_IN_ERROR = re.compile(r"^a part of what a pin keeps is not there.* pin='([^']+)'")
 
 
@@ -102,6 +122,7 @@ class Oracle:
     _swapped: dict[Epoch, set[str]] = field(default_factory=dict)
     _confirmed: set[int] = field(default_factory=set)
     _rolled_back_for: set[str] = field(default_factory=set)
+    former: "tuple[Oracle, ...]" = ()
 
     @property
     def newest(self) -> Manifest | None:
@@ -111,6 +132,31 @@ class Oracle:
     def epochs(self) -> int:
         """How many were ever committed."""
         return self.counts[ManifestKind.EPOCH] + self.counts[ManifestKind.SWAP]
+
+    # ---- restores from a backup
+
+    def knowledge(self) -> dict[str, Any]:
+        """A copy of all that it knows of the folder's history."""
+        known = {name: copy(getattr(self, name)) for name in _KNOWN}
+        known["_holders"] = defaultdict(set, {file: set(holders) for file, holders in self._holders.items()})
+        return known
+
+    def goes_back_to(self, known: Mapping[str, Any], before: "Oracle") -> None:
+        """The folder was restored: `known` is what its judge knew when it was backed up, `before` is that of today."""
+        for name, value in {**known, "_holders": deepcopy(known["_holders"])}.items():
+            setattr(self, name, value if name == "_holders" else copy(value))
+        self.counts, self.readers = before.counts, before.readers
+        self.former = (*before.former, before)
+        self.oracles[self.uuid] = self
+
+    def with_epoch(self, at: UpstreamPosition) -> "Oracle":
+        """The judge of the history that a position is in: this one, or that of a time before a restore."""
+        return next((each for each in (self, *reversed(self.former)) if each.has_epoch(at)), self)
+
+    def has_epoch(self, at: UpstreamPosition) -> bool:
+        """Whether the epoch of a position is one of this history. Without a nonce only its number counts."""
+        shown = self.history.get(Version(at.epoch))
+        return at.epoch == EMPTY or (shown is not None and at.nonce in (None, shown.nonce))
 
     # ---- what happened to the store
 

@@ -4,8 +4,9 @@ Its table is what its upstream's sums are: of a keyed upstream its table, of an 
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.errors import IncompatibleStateError, StoreUnavailableError
 from dagster_ckpt.ids import EMPTY, Epoch, Term, Version
@@ -109,11 +110,15 @@ class ReadingDriver(Driver):
             if self.stream.oracle.created_ms.get(Version(mine.version + 1), began_ms) < began_ms:
                 raise BrokenPromiseError("who was overtaken is told so", f"{mine.version}: {error}") from error
             if self.stream.oracle.newest == mine and at is not None and "no longer keeps" in str(error):
-                if at.epoch >= self.reading.lost:
+                if at.epoch >= self.reading.lost and self.upstream.oracle.has_epoch(at):
                     raise BrokenPromiseError(
                         "who is not too far behind can go on", f"{mine.version} at {at}"
                     ) from error
                 self.stream.oracle.counts["cut off"] += 1
+            if "restored from a backup" in str(error):
+                self.stream.oracle.counts["stopped: diverged"] += 1
+                if at is None or (self.upstream.oracle.has_epoch(at) and self.stream.oracle.newest == mine):
+                    raise BrokenPromiseError("who can go on is told of no restore", f"{mine.version}") from error
             if at is not None and self.stream.oracle.newest == mine and "somebody has unpinned" in str(error):
                 if self.reading.has_lost(at.epoch):
                     raise
@@ -203,18 +208,23 @@ def _files_of_table(driver: ReadingDriver, snapshot: Manifest) -> tuple[tuple[st
     return tuple((change.name, None) for change in lists.entries(snapshot.files))
 
 
+@dataclass
 class ReadingOracle(Oracle):
     """Judges a stream that reads another: its table is what a prefix of the upstream's committed epochs gives."""
 
-    upstream: Oracle
-    reading: "Reading"
+    upstream: Oracle = field(init=False)
+    reading: "Reading" = field(init=False)
+    tables: dict[Epoch, Sums] = field(default_factory=dict)
+
+    def knowledge(self) -> dict[str, Any]:
+        return {**super().knowledge(), "tables": copy(self.tables)}
 
     def _consumed_the_next_batch(self, before: Manifest | None, manifest: Manifest) -> None:
         at = read_to(manifest)
         if manifest.kind is not ManifestKind.EPOCH or at is None:
             return
         self.counts["parts of snapshots read" if at.parts else "logs read"] += 1
-        shown = self.upstream.history.get(Version(at.epoch))
+        shown = self.upstream.with_epoch(at).history.get(Version(at.epoch))
         if at.epoch != EMPTY and (shown is None or not shown.kind.makes_epoch):
             raise BrokenPromiseError("only committed epochs are read", f"{manifest.version} has read {at}")
         was = None if before is None else read_to(before)
@@ -225,15 +235,29 @@ class ReadingOracle(Oracle):
         at = read_to(manifest)
         if at is None or at.epoch == EMPTY:
             return {}
-        sums = sums_after(consumed(self.upstream.history[Version(at.epoch)]))
+        sums = sums_after(consumed(self.upstream.with_epoch(at).history[Version(at.epoch)]))
         return {key: total for key, total in sums.items() if not at.in_snapshot or int(key) % at.parts < at.part}
 
     def _shows_a_prefix(self, manifest: Manifest) -> None:
-        at, wanted, table = read_to(manifest), self.sums_of(manifest), self._table(manifest)
+        at, table = read_to(manifest), self._table(manifest)
+        # What is shown again may be of an upstream's epoch that a restore has taken away since.
+        wanted = self.tables[manifest.epoch] if manifest.epoch in self.tables else self.sums_of(manifest)
+        self.tables[manifest.epoch] = wanted
         if table != wanted:
             raise BrokenPromiseError(
                 "a table is what a prefix of the upstream gives", f"{manifest.version}: {table} at {at}, not {wanted}"
             )
+
+    def has_its_upstreams_table(self) -> None:
+        """In the end its table is the newest one of its upstream."""
+        newest, upstream = self.newest, self.upstream.newest
+        assert newest is not None, "a stream ends with an epoch"
+        assert upstream is not None, "a stream ends with an epoch"
+        at = read_to(newest)
+        if at is None or at.epoch < upstream.epoch:
+            return  # its upstream has gone on since
+        if self._table(newest) != sums_after(consumed(upstream)):
+            raise BrokenPromiseError("a reader has its upstream's table in the end", f"{newest.version} at {at}")
 
     def _becomes_the_newest(self, before: Manifest | None, manifest: Manifest) -> None:
         super()._becomes_the_newest(before, manifest)
@@ -282,6 +306,12 @@ class Reading:
         self.upstream = upstream
         self.beginning, self.term, self.snapshots, self.lost = None, None, {}, Version(0)
 
+    def upstream_restored(self, upstream: Oracle) -> None:
+        """Of what one of the two folders has lost, or freed since it was backed up, nothing is promised."""
+        self.upstream = upstream
+        lost = Version(len(upstream.history) + 1)
+        self.beginning, self.term, self.snapshots, self.lost = None, None, {}, lost
+
     def begin_anew(self) -> None:
         """It went back to before all that it had read."""
         self.beginning = None
@@ -297,7 +327,10 @@ class Reading:
     def kept_behind(self) -> Epoch | None:
         """All behind this epoch is kept for it, where it is not too far behind; None: it has not said yet."""
         newest, needs = self.upstream.newest, self.needs()
-        return None if newest is None or needs is None else max(needs, Epoch(newest.epoch - self.max_lag))
+        if newest is None or needs is None:
+            return None
+        # What was freed while it was not promised stays so. Whether it was promised is asked when it is freed.
+        return max(needs, Epoch(newest.epoch - self.max_lag), Epoch(len(self.upstream.freed) + 1))
 
     def _consumed(self, shown: Manifest) -> Epoch | None:
         at = read_to(shown)
@@ -319,9 +352,14 @@ class Reading:
 
     def needs_log_of(self, version: Version) -> bool:
         needs, newest = self.needs(), self.upstream.newest
-        if needs is None or newest is None or is_abandoned(newest, needs):
+        if needs is None or newest is None or is_abandoned(newest, needs) or self._has_diverged():
             return False  # behind what was left behind nothing follows: it has to go back, or to begin anew
         return version > max(needs, self.lost) and not is_abandoned(newest, version)
+
+    def _has_diverged(self) -> bool:
+        """Whether it has read what a restore has taken away from its upstream."""
+        at = None if self.own.newest is None else read_to(self.own.newest)
+        return at is not None and not self.upstream.has_epoch(at)
 
     def needs_file(self, name: str) -> bool:
         """Whether it is one of a snapshot that is being read, or that it can go back into."""

@@ -22,6 +22,7 @@ from tests.simulation.graph import Shape, with_last_step
 from tests.simulation.job import KEYED
 from tests.simulation.oracle import Oracle
 from tests.simulation.reading import Reading, ReadingOracle
+from tests.simulation.restoring import Backup
 from tests.simulation.truth import Deaf, Truth
 
 if TYPE_CHECKING:
@@ -100,6 +101,26 @@ class SimulatedStream:
                 reader.own.upstream = self.oracle
         self.world.weather.truths[self.folder] = self.truth
         self.world.dagster.reset_the_cursor()
+
+    def restore(self, backup: Backup) -> None:
+        """A person has stopped everything and put a backup in the place of its folder.
+
+        What was still under way to the folder reaches nothing.
+        """
+        before, was = self.oracle, self.reading
+        self.truth.witness = Deaf()
+        if self.upstream is not None and was is not None:
+            self.upstream.oracle.readers.remove(was)
+        self._make()
+        self.truth.fill(backup.objects)
+        self.oracle.goes_back_to(backup.known, before)
+        if self.reading is not None:
+            self.reading.upstream_restored(self.reading.upstream)
+        for reader in self.oracle.readers:
+            reader.upstream_restored(self.oracle)
+            if isinstance(reader.own, ReadingOracle):
+                reader.own.upstream = self.oracle
+        self.world.weather.truths[self.folder] = self.truth
 
     def change_steps(self) -> None:
         """A person deploys other code, and starts it: runs that begin now have other steps behind the first."""

@@ -1,7 +1,7 @@
 """The objects of the simulated store as they truly are, and what each change of them tells the oracle."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from dagster_ckpt.protocol.object_names import is_object_name
@@ -82,6 +82,11 @@ class Truth:
             self._changed(name)
             del self.objects[name]
             del self._folders[_first_part(name)][name]
+
+    def fill(self, objects: Mapping[str, bytes]) -> None:
+        """A person puts copies of these objects into the empty folder."""
+        for name, data in objects.items():
+            self._write(name, data)
 
     def names(self, prefix: str) -> list[str]:
         if not prefix:

@@ -52,6 +52,7 @@ from tests.simulation.readers import pin_again_and_again, read_again_and_again
 from tests.simulation.reading import ReadingDriver
 from tests.simulation.rebuilding import besides_of, rebuild_again_and_again
 from tests.simulation.resharding import reshard_again_and_again
+from tests.simulation.restoring import Restoring, restores, with_restores
 from tests.simulation.scheduler import BEGINNING_MS, Process, Scheduler
 from tests.simulation.sensor_daemon import evaluate_the_sensor
 from tests.simulation.store import REFUSES, SimulatedStore, Step, Weather
@@ -120,7 +121,7 @@ class World:
         character = with_a_full_store(character, Random(f"room of {self.seed}"))
         character = with_quiet_epochs(character, Random(f"quiet epochs of {self.seed}"))
         character = with_echoes(character, Random(f"echoes of {self.seed}"))
-        character = with_steps(character, self.seed)
+        character = with_restores(with_steps(character, self.seed), self.seed)
         delivering = Random(f"shop in {self.seed}")
         delivery_character = delivery_of(character, delivering)
         if delivery_character is not None:
@@ -156,6 +157,7 @@ class World:
         self.weather.truths |= {stream.folder: stream.truth for stream in self.all_streams}
         self.processes: list[Process] = []
         self.calm = self.is_over = False
+        self.restoring: Restoring | None = None
         self.dagster = Dagster(self)
 
     @property
@@ -173,6 +175,12 @@ class World:
             f"rebuilds 1496 of {self.seed}"
         )  # such that no seed below that is written down gets another world
         return one_step and self.seed >= FIRST_WITH_REBUILDS and chance.random() < REBUILDS
+
+    @property
+    def restores(self) -> bool:
+        """Whether people restore its streams from backups. Only readers see that; none may need a stream's files."""
+        follows = len(self.streams) > 1 or bool(self.deliveries)
+        return follows and not (self.forks or self.besides) and restores(self.seed)
 
     @property
     def all_streams(self) -> list[SimulatedStream]:
@@ -251,6 +259,8 @@ class World:
             self._keep(self.streams[0], "resharder", reshard_again_and_again)
         if self.besides:
             self._keep(self.streams[0], "rebuilder", rebuild_again_and_again)
+        if self.restores:
+            self.restoring = Restoring(self)
         if self.changes_steps:
             self._now_and_then(CHANGED_STEPS_MS, self.streams[0].change_steps)
         for rate, happen in (
@@ -325,6 +335,8 @@ class World:
     def _let_recover(self) -> None:
         """Nothing goes wrong any more. A person starts every stream; killed once, each comes back by itself."""
         self.calm = self.weather.calm = True
+        if self.restoring is not None:
+            self.restoring.end()
         self.weather.room = None
         for process in self.processes:
             process.kill()

@@ -3,6 +3,8 @@
 It works from the newest manifest, and reads each object once however many epochs share it. Beside a live writer an
 object may vanish because its epoch was retired meanwhile: so the newest manifest is read again at the end, and a
 missing object that no epoch needs any more is no damage.
+
+What a stream has read of others is checked too: one that was restored from a backup has other epochs of those numbers.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,15 +12,16 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
 
-from dagster_ckpt.errors import CorruptStateError
+from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history.damage.damage_advice import go_back
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.epochs.pin import Pin, Verdict, decode_pin
 from dagster_ckpt.protocol.epochs.retention import bound
+from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, consumed_in_each_way
 from dagster_ckpt.protocol.json_codec import Codec
 from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN, decode_manifest
-from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef, Manifest, RunRef
+from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Consumed, IndexedList, IndexRef, Manifest, RunRef
 from dagster_ckpt.protocol.manifest.references import Role, references
 from dagster_ckpt.protocol.object_names import (
     PINS,
@@ -36,6 +39,8 @@ from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd, known
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience
 from dagster_ckpt.storage.stores.retrying_store import retrying
@@ -103,16 +108,23 @@ def verify(root: ObjectStore, chain: ManifestChain, stream: str, progress: Progr
     assert end is not None, "only what exists can be verified"
     newest = known(end)
     files = retrying(with_ancestors(chain.store, root, newest.ancestors), chain.clock, _PATIENCE)
-    return _Check(patient_chain, files, stream, end, progress or _no_progress).result()
+    return _Check(patient_chain, root, files, stream, end, progress or _no_progress).result()
 
 
 class _Check:
     """One verification. `end` is where the chain ended when it began; `files` has those of the ancestors too."""
 
     def __init__(
-        self, chain: ManifestChain, files: ObjectStore, stream: str, end: Manifest | BrokenEnd, progress: Progress
+        self,
+        chain: ManifestChain,
+        root: ObjectStore,
+        files: ObjectStore,
+        stream: str,
+        end: Manifest | BrokenEnd,
+        progress: Progress,
     ) -> None:
         self._chain = chain
+        self._root = root
         self._files = files
         self._stream = stream
         self._broken = end if isinstance(end, BrokenEnd) else None
@@ -121,6 +133,7 @@ class _Check:
         self._needs = _NeededObjects()
         self._findings: list[Finding] = []
         self._epochs = {f"v{entry.version}": entry.epoch for entry in self._newest.retained}
+        self._readable: list[Manifest] = []
         self._manifests = self._pins = 0
         self._done = self._total = 0
 
@@ -132,6 +145,7 @@ class _Check:
         self._check_index()
         self._check_files()
         self._check_own_pins()
+        self._check_upstreams()
         later = self._chain.end()
         findings = tuple(found for finding in self._findings if (found := self._still(finding, later)) is not None)
         bad = {epoch for finding in findings for epoch in finding.epochs}
@@ -198,13 +212,14 @@ class _Check:
         wrong = [f"breaks the rule {rule}" for rule in malformed(manifest)]
         if manifest.version != version:
             wrong.append(f"is version {manifest.version}")
-        elif child is not None and (child.parent, child.uuid) != (version, manifest.uuid):
+        elif child is not None and not _is_built_on(child, manifest):
             wrong.append(f"is not what version {child.version} was built upon")
         if wrong:
             self._found_manifest(version, ", ".join(wrong))
             return None
         if who in self._epochs:
             self._needs.add(manifest, who)
+            self._readable.append(manifest)
         return manifest
 
     def _found_manifest(self, version: Version, wrong: str) -> None:
@@ -281,6 +296,23 @@ class _Check:
             if not self._files.exists(name):
                 self._findings.append(Finding(name, "was taken away: the files that it keeps may be collected"))
 
+    def _check_upstreams(self) -> None:
+        """Check that the streams which this one reads have the epochs that it has read of them.
+
+        Of a delivery only the newest position counts: it goes on from there.
+        """
+        delivers, of_lineage = self._newest.pipeline.delivers, set(lineage_epochs(self._newest))
+        logs: dict[str, UpstreamLog] = {}
+        for manifest in self._readable:
+            counts = manifest.version == self._newest.version if delivers else manifest.epoch in of_lineage
+            for consumed in consumed_in_each_way(manifest.sources) if counts else ():
+                chain = replace(self._chain, store=stream_folder(self._root, consumed.stream))
+                log = logs.setdefault(consumed.stream, UpstreamLog(chain, consumed.stream))
+                wrong = _divergence(log, consumed)
+                if wrong is not None:
+                    epochs = () if delivers else (manifest.epoch,)
+                    self._findings.append(Finding(manifest_name(manifest.version), wrong, epochs))
+
     def _found(self, path: str, wrong: str) -> None:
         needed_by = self._needs.needed_by(path)
         epochs = sorted({self._epochs[who] for who in needed_by if who in self._epochs})
@@ -316,6 +348,29 @@ class _Check:
         self._done += count
         self._total += 0 if known else count
         self._progress(self._done, self._total)
+
+
+def _is_built_on(child: Manifest, manifest: Manifest) -> bool:
+    """Whether it is the child's parent, by its number and its nonce."""
+    same_nonce = child.parent_nonce in (None, manifest.nonce)
+    return (child.parent, child.uuid) == (manifest.version, manifest.uuid) and same_nonce
+
+
+def _divergence(log: UpstreamLog, consumed: Consumed) -> str | None:
+    """What is wrong with what was read of an upstream; None where it has that epoch, or may have had it."""
+    at = UpstreamPosition.from_consumed(consumed)
+    try:
+        if at.nonce is not None:
+            log.check(at)
+    except NothingFollowsError as error:
+        if error.instead is not None:
+            return (
+                f"has read epoch {at.text} of {consumed.stream}, which has {error.instead.text} in its place: that "
+                "stream was restored from a backup"
+            )
+    except (CorruptStateError, InvalidPipelineError):
+        return None  # of an upstream that is damaged itself, or was removed
+    return None
 
 
 def _no_progress(done: int, total: int) -> None:

@@ -21,7 +21,8 @@ class EpochInfo:
     `shards` how many shards it had, and `runs` the most runs of any of them, which is what a look-up has to search;
     `total_rows_in` and `total_epochs` count from the stream's beginning. `event_time` is the greatest event time any
     input had seen by then, None where there is none. `table_rows` are the rows of the stream's table, None where an
-    older release has written the stream and did not count them.
+    older release has written the stream and did not count them. `nonce` identifies the epoch for ever, which a number
+    alone does not: a stream that was restored from a backup reaches it again. None where an older release opened it.
     """
 
     stream: str
@@ -46,6 +47,7 @@ class EpochInfo:
     watermark: datetime | None
     event_time: datetime | None
     table_rows: int | None
+    nonce: str | None
 
     @property
     def event_time_lag(self) -> timedelta | None:
@@ -81,6 +83,7 @@ def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
         watermark=None if shown.watermark_us is None else moment_of(shown.watermark_us),
         event_time=max(event_times, default=None),
         table_rows=shown.table_rows,
+        nonce=shown.epoch_nonce,
     )
 
 

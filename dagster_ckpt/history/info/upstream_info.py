@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import EMPTY, Epoch, Version
-from dagster_ckpt.protocol.epochs.lineage import is_abandoned
-from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode, trouble
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Statistics
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 
@@ -17,8 +16,9 @@ class UpstreamInfo:
     `read` is the epoch that it has consumed, 0 before the first, `newest` the current one of the other. `epochs` and
     `rows` (of the change log) are what was committed after `read`; None where that is unknown: the other stream no
     longer has the manifest of `read`, or `ahead`, or `gone`. `in_snapshot`: the table at `read` is not yet read to its
-    end, which counts as one epoch and no row. `ahead`: a rollback left behind what was read, so the reader stops until
-    it goes back too. `gone`: the other stream is not in the store, or another one has its name now.
+    end, which counts as one epoch and no row. `ahead`: a rollback left behind what was read, or a restore from a backup
+    took it away, so the reader stops until it goes back too. `gone`: the other stream is not in the store, or another
+    one has its name now.
     """
 
     stream: str
@@ -48,9 +48,11 @@ def upstream_info(name: str, at: UpstreamPosition | None, chain: ManifestChain) 
     newest, read = chain.newest(), EMPTY if at is None else at.epoch
     if newest is None or (at is not None and newest.uuid != at.uuid):
         return UpstreamInfo(name, read, EMPTY, None, None, gone=True)
-    if is_abandoned(newest, read):
+    shown = None if read == EMPTY else _shown(chain, newest, read)
+    if at is not None and (trouble(newest, at) is not None or (shown is not None and not at.is_at(shown))):
         return UpstreamInfo(name, read, newest.epoch, None, None, ahead=True)
-    then, in_snapshot = _totals(chain, newest, read), at is not None and at.in_snapshot
+    in_snapshot = at is not None and at.in_snapshot
+    then = Statistics() if read == EMPTY else None if shown is None else shown.statistics
     if then is None:
         return UpstreamInfo(name, read, newest.epoch, None, None, in_snapshot)
     now = newest.statistics
@@ -58,12 +60,10 @@ def upstream_info(name: str, at: UpstreamPosition | None, chain: ManifestChain) 
     return UpstreamInfo(name, read, newest.epoch, epochs, now.total_rows_out - then.total_rows_out, in_snapshot)
 
 
-def _totals(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Statistics | None:
-    """The totals of an epoch of the lineage; None where its manifest is gone or damaged."""
-    if epoch == EMPTY:
-        return Statistics()
+def _shown(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest | None:
+    """The manifest of an epoch's number; None where it is gone or damaged, or another stream's."""
     try:
         shown = newest if newest.epoch == epoch else chain.find(Version(epoch))
     except CorruptStateError:
         return None
-    return shown.statistics if shown is not None and (shown.uuid, shown.epoch) == (newest.uuid, epoch) else None
+    return shown if shown is not None and shown.uuid == newest.uuid else None

@@ -335,7 +335,8 @@ def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) ->
     start = read_start(tick.store, asset.key, run.run_id) if run is not None and starts else None
     mark = "" if run is None or start is None else str(start.counter)
     shown = "" if run is None or view is None else spelled(run.run_id, view.state, view)
-    seen = memory.see(asset.stream, status.uuid, status.watch(before, memory.watched_ms), shown, mark)
+    watch = status.watch(before, memory.watched_ms)
+    seen = memory.see(asset.stream, status.uuid, watch, shown, mark, status.dagster_run_id)
     stream_view = StreamView(
         mode=watched.options.mode,
         autostart=watched.options.autostart,

@@ -1,7 +1,7 @@
 """What the recovery sensor remembers between ticks: since when each stream has been unchanged, on the sensor's clock.
 
 It is stored in the sensor's cursor as JSON. If it is lost, the sensor only waits once more. Dagster writes the whole
-cursor with each tick, so it is kept small: at most 210 bytes per stream.
+cursor with each tick, so it is kept small: at most 220 bytes per stream.
 """
 
 import json
@@ -20,13 +20,17 @@ _UUID = 6
 """So many letters tell a stream from the one that was in its folder before."""
 
 
+_HOLDER = 8
+"""So many letters tell a term's holder from that of the same number in a stream that was restored from a backup."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseSeen:
     """One stream as last seen: its newest lease, its newest Dagster run, and since when each is unchanged.
 
     `run` is `spelled`. `start` is the counter of that run's heartbeat while it has not opened the stream. `version` is
     the newest manifest whose changes were reported, `pins_ms` the time of the newest pin; 0: unknown. `uuid` begins as
-    the stream's does; "": unknown.
+    the stream's does; "": unknown. `holder` begins as the Dagster run id of the lease's holder does, "": there is none.
     """
 
     term: int
@@ -39,10 +43,15 @@ class LeaseSeen:
     version: int = 0
     pins_ms: int = 0
     uuid: str = ""
+    holder: str = ""
 
     @property
     def lease(self) -> Watch:
         return Watch(Term(self.term), self.counter, self.lease_since_ms)
+
+    def is_held_by(self, run_id: str | None) -> bool:
+        """Whether that Dagster run may have held the lease: its term is used again in a stream that was restored."""
+        return self.holder in ("", (run_id or "")[:_HOLDER])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +91,12 @@ class Memory:
         seen = self.streams.get(stream)
         return None if seen is not None and seen.uuid and seen.uuid != uuid[:_UUID] else seen
 
-    def see(self, stream: str, uuid: str, lease: Watch, run: str, start: str = "") -> LeaseSeen:
+    def see(
+        self, stream: str, uuid: str, lease: Watch, run: str, start: str = "", holder: str | None = None
+    ) -> LeaseSeen:
         """The stream as seen now. `run` spells the state of its newest Dagster run, `start` its heartbeat.
+
+        `holder` is the Dagster run id in the lease, None without one.
 
         A change of either resets its time.
         """
@@ -94,7 +107,7 @@ class Memory:
         start_since_ms = before.start_since_ms if before is not None and same_start else self.watched_ms
         reported = (0, 0) if before is None else (before.version, before.pins_ms)
         beat = (lease.term, lease.counter, lease.since_ms)
-        return LeaseSeen(*beat, run, since_ms, start, start_since_ms, *reported, uuid[:_UUID])
+        return LeaseSeen(*beat, run, since_ms, start, start_since_ms, *reported, uuid[:_UUID], (holder or "")[:_HOLDER])
 
 
 def spelled(run_id: str, state: str, view: object) -> str:
@@ -104,7 +117,12 @@ def spelled(run_id: str, state: str, view: object) -> str:
 
 def _written(seen: LeaseSeen) -> dict[str, object]:
     """What was seen, each with the time since when; without what is not there."""
-    written = {"term": seen.term, "beat": (seen.counter, seen.lease_since_ms), "run": (seen.run, seen.run_since_ms)}
+    holder = (seen.holder,) if seen.holder else ()
+    written = {
+        "term": seen.term,
+        "beat": (seen.counter, seen.lease_since_ms, *holder),
+        "run": (seen.run, seen.run_since_ms),
+    }
     start = {"start": (seen.start, seen.start_since_ms)} if seen.start else {}
     reported = {"version": seen.version, "pins_ms": seen.pins_ms}
     uuid = {"uuid": seen.uuid} if seen.uuid else {}
@@ -112,7 +130,7 @@ def _written(seen: LeaseSeen) -> dict[str, object]:
 
 
 def _seen(written: Mapping[str, Any]) -> LeaseSeen:
-    (counter, lease_since_ms), (run, run_since_ms) = written["beat"], written["run"]
+    (counter, lease_since_ms, *holder), (run, run_since_ms) = written["beat"], written["run"]
     start, start_since_ms = written.get("start", ("", 0))
     return LeaseSeen(
         term=int(written["term"]),
@@ -125,4 +143,5 @@ def _seen(written: Mapping[str, Any]) -> LeaseSeen:
         version=int(written.get("version", 0)),
         pins_ms=int(written.get("pins_ms", 0)),
         uuid=str(written.get("uuid", "")),
+        holder=str(holder[0]) if holder else "",
     )

@@ -95,7 +95,8 @@ class StreamStatus:
         """The watch over the newest term's lease after this look, on the sensor's clock."""
         if self.newest is None:
             return NO_WRITER
-        return watched(None if before is None else before.lease, self.newest.term, self.lease, now_ms)
+        known = before is not None and before.is_held_by(self.dagster_run_id)
+        return watched(before.lease if before is not None and known else None, self.newest.term, self.lease, now_ms)
 
 
 def read_status(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: LeaseSeen | None) -> StreamStatus:

@@ -7,6 +7,7 @@ Reading order
     selection       which streams a Dagster run works on
     already_live    a run beside a live one of the same stream
     empty_store     a store in which nothing is, although Dagster knows the stream
+    restored_store  a stream that lacks the epoch that Dagster has shown
     run_mutex       streams of one run work one after another
     run_watch       whether Dagster still wants the run
     parent_watch    a step must not outlive its run's worker, or `dagster dev`

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_ckpt.history.info.epoch_info import most_runs
-from dagster_ckpt.integration.step.event_totals import NO_WORK, Totals, Work
+from dagster_ckpt.integration.step.event_totals import EPOCH_NONCE, NO_WORK, Totals, Work
 from dagster_ckpt.integration.step.step_table import slowest_step, steps_table
 from dagster_ckpt.operators import counters_of
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
@@ -62,6 +62,8 @@ def epoch_metadata(
         metadata["backfill"] = dg.MetadataValue.text(f"creating {manifest.backfill.position}")
     if manifest.pipeline.before:
         metadata["steps"] = steps_table(manifest, work.steps)
+    if manifest.epoch_nonce is not None:
+        metadata[EPOCH_NONCE] = dg.MetadataValue.text(manifest.epoch_nonce)
     metadata["slowest_shards"] = _slowest_shards(manifest)
     metadata["source_positions"] = dg.MetadataValue.json([_position(source) for source in manifest.sources])
     return metadata
@@ -118,8 +120,11 @@ def _consumed(manifest: Manifest) -> dict[str, int]:
 
 
 def data_version(stream: str, manifest: Manifest) -> str:
-    """The stream and its epoch: Dagster compares it to detect that the table changed."""
-    return f"{stream}@{manifest.epoch}"
+    """The stream and its epoch, with the epoch's nonce: Dagster compares it to detect that the table changed.
+
+    A stream that was restored from a backup has other tables under the numbers that it reaches again.
+    """
+    return f"{stream}@{manifest.epoch}" + ("" if manifest.epoch_nonce is None else f"-{manifest.epoch_nonce}")
 
 
 def _position(position: SourcePosition) -> dict[str, object]:

@@ -12,9 +12,13 @@ from typing import Self
 
 import dagster as dg
 
-from dagster_ckpt.ids import EMPTY, Epoch
+from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid
+from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StepWork
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+
+EPOCH_NONCE = "epoch_nonce"
+"""The label of the nonce of an event's epoch."""
 
 _EVENTS_MAX = 100
 """How many events are searched for the newest with totals: people can report events without them."""
@@ -51,15 +55,27 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What Dagster's events have reported of a stream: the epoch of the newest one, and its totals."""
+    """What Dagster's events have reported of a stream: the epoch of the newest one, and its totals.
+
+    `nonce` is the epoch's (`Manifest.epoch_nonce`), None in events of earlier releases.
+    """
 
     epoch: Epoch
     totals: Totals
+    nonce: Nonce | None = None
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
         """What is reported after an event of the manifest's epoch."""
-        return cls(manifest.epoch, Totals.of(manifest))
+        return cls(manifest.epoch, Totals.of(manifest), manifest.epoch_nonce)
+
+    def position(self, stream: StreamUuid) -> UpstreamPosition:
+        """The epoch as a position in the stream of that UUID."""
+        return UpstreamPosition(stream, self.epoch, nonce=self.nonce)
+
+    def has(self, manifest: Manifest) -> bool:
+        """Whether the manifest's epoch was reported last. A restored stream has another epoch of the same number."""
+        return self.position(manifest.uuid).is_at(manifest) and self.totals == Totals.of(manifest)
 
 
 NOTHING = Reported(EMPTY, Totals())
@@ -85,7 +101,10 @@ def _read(event: dg.AssetMaterialization | None) -> Reported | None:
     metadata = {} if event is None else event.metadata
     labels = ("epoch", *Totals().labels())
     numbers = [value for label in labels if label in metadata and type(value := metadata[label].value) is int]
-    return Reported(Epoch(numbers[0]), Totals(*numbers[1:])) if len(numbers) == len(labels) else None
+    if len(numbers) != len(labels):
+        return None
+    nonce = metadata[EPOCH_NONCE].value if EPOCH_NONCE in metadata else None
+    return Reported(Epoch(numbers[0]), Totals(*numbers[1:]), Nonce(nonce) if isinstance(nonce, str) else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """One step of a Dagster run: one stream opened, run and closed. It translates between Dagster and the runtime."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -50,7 +50,7 @@ from dagster_ckpt.integration.recovery.live_check import LiveState, facts_of_wri
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor_check
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
-from dagster_ckpt.integration.step import awaited_input, outdated_changes
+from dagster_ckpt.integration.step import awaited_input, outdated_changes, restored_store
 from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run, result_beside
 from dagster_ckpt.integration.step.empty_store import refuse_empty_store
 from dagster_ckpt.integration.step.epoch_metadata import Metadata
@@ -82,6 +82,7 @@ from dagster_ckpt.runtime.spark.session import open_session, own_interrupts
 from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.upstream_log import OPEN_WAIT_MS
 from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.leases.process_identity import this_process
@@ -123,6 +124,11 @@ class StreamStep:
     def freshness_policy(self) -> dg.FreshnessPolicy | None:
         policy: dg.FreshnessPolicy | None = self.context.assets_def.get_asset_spec(self.key).freshness_policy
         return policy
+
+    @property
+    def chain(self) -> ManifestChain:
+        """The stream's manifests."""
+        return ManifestChain(folder_store(self.coordinator.address.open(), folder_of(self.key.path)), self.clock)
 
     def read_status(self) -> StreamStatus:
         """The stream's status in the store now."""
@@ -349,6 +355,21 @@ def _reading_tasks(options: StreamOptions, spark: SparkSession) -> int:
     return options.tasks or max(spark.sparkContext.defaultParallelism, min(options.shards, task_slots(spark)))
 
 
+def _observations_on_open(
+    step: StreamStep, recoveries: Recoveries, manifest: Manifest
+) -> Iterator[dg.AssetObservation]:
+    """What there is to say of the stream, just opened at this manifest."""
+    if (recovered := recoveries.observation(step.key, step.context.run)) is not None:
+        yield recovered
+    if (restored := restored_store.observation(step.key, step.reported(), manifest, step.chain)) is not None:
+        step.context.log.warning(restored.description)
+        yield restored
+    if manifest.epoch == EMPTY:
+        waits = awaited_input.observation(step.key, manifest.pipeline)
+        step.context.log.info(waits.description)
+        yield waits
+
+
 def _work(
     step: StreamStep, workload: Workload, inputs: Metadata, on_open: Callable[[], None]
 ) -> dg.MaterializeResult[Any]:
@@ -383,12 +404,8 @@ def _work(
         facts = facts_of_writer(LiveState.LIVE, manifest, holder, began_s)
         events.report(manifest, live_check.evaluation(step.key, facts))
         changes.on_open(manifest)
-        if (recovered := recoveries.observation(step.key, context.run)) is not None:
-            events.report(manifest, recovered)
-        if manifest.epoch == EMPTY:
-            waits = awaited_input.observation(step.key, manifest.pipeline)
-            context.log.info(waits.description)
-            events.report(manifest, waits)
+        for observation in _observations_on_open(step, recoveries, manifest):
+            events.report(manifest, observation)
 
     def committed(epoch: CommittedEpoch) -> None:
         events.committed(epoch)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dagster_ckpt.ids import Epoch, StreamUuid
-from dagster_ckpt.protocol.epochs.upstream import FORMAT, consumed_in_each_way
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, consumed_in_each_way
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Consumed, Manifest
 
 
@@ -67,6 +67,8 @@ class Reason(StrEnum):
     """All kept epochs of the stream have consumed more than others have, or than its upstream has now."""
     RECREATED = "recreated"
     """The stream has consumed another stream of the same name."""
+    DIVERGED = "diverged"
+    """The stream has consumed an epoch that its upstream, which was restored from a backup, does not have."""
     CREATING = "creating"
     """The epoch that would match is from the time when the stream's table was still being created."""
 
@@ -106,6 +108,20 @@ def is_creating(manifest: Manifest) -> bool:
     """
     begun = upstreams_of(manifest) <= {each.stream for each in manifest.consumed}
     return manifest.backfill.status is BackfillStatus.CREATING or not begun
+
+
+def divergence(manifests: Mapping[str, Manifest]) -> NoCut | None:
+    """Of the manifests of a cut, by stream: the first that has consumed another epoch of the same number; None: none.
+
+    All later epochs of that stream have too, since what an epoch has consumed is in what follows it.
+    """
+    for name, manifest in manifests.items():
+        for consumed in consumed_in_each_way(manifest.sources):
+            upstream = manifests.get(consumed.stream)
+            at = UpstreamPosition.from_consumed(consumed)
+            if upstream is not None and at.epoch == upstream.epoch and not at.is_at(upstream):
+                return NoCut(Reason.DIVERGED, name, manifest.epoch, consumed.stream, consumed.epoch, upstream.epoch)
+    return None
 
 
 def newest_cut(lines: Mapping[str, Line]) -> Cut | Unseen | NoCut:

@@ -1,8 +1,9 @@
 """Judges a delivery: what its destination shows, what its manifests record, and why it stops."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.delivery.destination import DeliveryMode
 from dagster_ckpt.delivery.judgement import Found
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.deliveries.delivering import Delivering
 
 _STOPS_UPSERTS = {Found.EMPTIED, Found.FOREIGN}
-_REPLACE = (Found.ROLLED_BACK, Found.CUT_OFF, Found.UNPINNED)
+_REPLACE = (Found.ROLLED_BACK, Found.DIVERGED, Found.CUT_OFF, Found.UNPINNED)
 
 
 @dataclass
@@ -31,6 +32,11 @@ class DeliveryOracle(ReadingOracle):
 
     delivery: "Delivering" = field(init=False)
     committed: set[str] = field(default_factory=set)
+
+    def goes_back_to(self, known: Mapping[str, Any], before: Oracle) -> None:
+        super().goes_back_to(known, before)
+        assert isinstance(before, DeliveryOracle), "it judges the same delivery"
+        self.committed = before.committed  # the destination was not restored
 
     # ---- what the destination shows
 
@@ -43,6 +49,7 @@ class DeliveryOracle(ReadingOracle):
         self.committed.add(text)
         at = decode(text)
         stream = self.oracles.get(at.uuid)
+        stream = None if stream is None else stream.with_epoch(at)
         shown = None if stream is None else stream.history.get(Version(max(at.epoch, FIRST)))
         is_epoch = at.epoch == EMPTY or (
             shown is not None and (shown.kind.makes_epoch or shown.kind is ManifestKind.FORK)
@@ -147,7 +154,7 @@ class DeliveryOracle(ReadingOracle):
         if found is None:
             raise error
         self.counts[f"stopped: {found.name.lower()}"] += 1
-        position = text.rpartition("position=")[2]
+        position = text.rpartition("position=")[2].partition(", there=")[0]
         if not self._is_so(found, None if position == "None" else decode(position), database):
             raise BrokenPromiseError("a delivery stops for a reason", text)
         if mode is DeliveryMode.UPSERT and found not in _STOPS_UPSERTS:
@@ -161,8 +168,8 @@ class DeliveryOracle(ReadingOracle):
         if newest is None or found is Found.FOREIGN:
             return newest is None or at.uuid != newest.uuid
         match found:
-            case Found.ROLLED_BACK:
-                return is_abandoned(newest, at.epoch)
+            case Found.ROLLED_BACK | Found.DIVERGED:
+                return is_abandoned(newest, at.epoch) if found is Found.ROLLED_BACK else not stream.has_epoch(at)
             case Found.CUT_OFF:
                 return Version(at.epoch) in stream.freed and (self.reading.has_lost(at.epoch) or database.mended > 0)
             case Found.UNPINNED if at.in_snapshot:
@@ -180,6 +187,10 @@ class DeliveryOracle(ReadingOracle):
         at = None if text is None else decode(text)
         if at is None or at.in_snapshot or (at.uuid, at.epoch) != (newest.uuid, newest.epoch):
             raise BrokenPromiseError("a delivery arrives", f"{text} in the end, not epoch {newest.epoch}")
+        if self.delivery.world.restores and newest.epoch > EMPTY:
+            shown, rows = self.upstream.history[Version(newest.epoch)], self.delivery.database.contents.rows
+            judge = self._is_the_table if self.delivery.mode is DeliveryMode.UPSERT else self._is_all_changes
+            judge(self.upstream, shown, at, rows)
 
 
 @dataclass
@@ -209,11 +220,6 @@ class DeliveryReading(Reading):
         newest, oldest = self.own.newest, super().needs()
         read = None if newest is None else self._consumed(newest)
         return oldest if read is None or oldest is None else min(read, oldest)
-
-    def kept_behind(self) -> Epoch | None:
-        kept = super().kept_behind()
-        # What was freed while it was not promised stays so. Whether it was promised is asked when it is freed.
-        return None if kept is None else max(kept, Epoch(len(self.upstream.freed) + 1))
 
     def _consumed(self, shown: Manifest) -> Epoch | None:
         at = read_to(shown)

@@ -1,6 +1,7 @@
 """Streams that read streams, made without Spark: what they have consumed is declared, not read."""
 
-from dataclasses import dataclass, field
+import shutil
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dagster_ckpt.ids import Epoch
@@ -28,8 +29,8 @@ class ReadingStream(MadeStream):
         """Commit an epoch that has consumed these upstreams up to their newest epochs, or up to `epoch`; its number."""
         for upstream in upstreams:
             manifest = upstream.writer.manifest
-            shown = manifest.epoch if epoch is None else Epoch(epoch)
-            self.at[upstream.name] = UpstreamPosition(manifest.uuid, shown, part, parts)
+            at = UpstreamPosition.behind(manifest) if epoch is None else UpstreamPosition(manifest.uuid, Epoch(epoch))
+            self.at[upstream.name] = replace(at, part=part, parts=parts)
         return self.commit(departures({"UA": [1.0]}))
 
 
@@ -62,6 +63,17 @@ class MadeStreams:
         stream = ReadingStream(self.url, name, AppendOnly.build(InputSpec(sources, DEPARTURES)), retained)
         self.made.append(stream)
         return stream
+
+    def back_up(self, stream: MadeStream) -> Path:
+        """A copy of a stream's folder."""
+        return Path(shutil.copytree(self.folder / stream.name, self.folder / "~backups" / stream.name))
+
+    def restore(self, stream: MadeStream, backup: Path) -> None:
+        """Put the copy back while nothing writes the stream, and open it."""
+        stream.close()
+        shutil.rmtree(self.folder / stream.name)
+        shutil.copytree(backup, self.folder / stream.name)
+        stream.open()
 
     def commit(self, stream: MadeStream, epochs: int = 1) -> int:
         return [stream.commit(departures({"UA": [1.0]})) for _ in range(epochs)][-1]

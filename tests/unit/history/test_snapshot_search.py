@@ -254,3 +254,29 @@ def test_an_epoch_retired_during_the_search_is_chosen_again(streams: MadeStreams
     named = {name: StreamHistory(store, name, SystemClock()) for name in ("a", "b")}
     snapshot: Snapshot = take_snapshot(named, Choosing("aligned"))
     assert dict(snapshot.epochs) == {"a": a.writer.manifest.epoch, "b": 3}
+
+
+def test_a_cut_has_no_epoch_that_a_restored_stream_does_not_have(streams: MadeStreams) -> None:
+    a = streams.source("a", epochs=1)
+    b = streams.reader("b", a)
+    fits = b.read(a)
+    backup = streams.back_up(a)
+    streams.commit(a, 2)
+    b.read(a)
+    streams.restore(a, backup)
+    streams.commit(a)
+    assert a.writer.manifest.epoch == 4, "the number that b has read up to"
+    assert aligned(streams, "a", "b") == {"a": 2, "b": fits}
+
+
+def test_streams_without_a_common_history_are_refused(streams: MadeStreams) -> None:
+    a = streams.source("a", epochs=1)
+    backup = streams.back_up(a)
+    streams.commit(a, 2)
+    b = streams.reader("b", a)
+    b.read(a)
+    streams.restore(a, backup)
+    streams.commit(a)
+    error = refusal(streams, "a", "b")
+    assert "which a does not have since it was restored" in error
+    assert "reason='diverged'" in error

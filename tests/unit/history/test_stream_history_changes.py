@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -127,3 +128,24 @@ def test_an_epoch_that_is_not_there_is_refused_with_those_that_are(url: str, mon
         reader.changes(5, 4)
     with pytest.raises(InvalidPipelineError, match=r"Did you mean 'carrier'"):
         reader.changes(4, columns=["carier"])
+
+
+def test_changes_behind_an_epoch_of_a_lost_history_are_refused(tmp_path: Path) -> None:
+    stream = MadeStream(tmp_path.as_uri(), "departures", append())
+    stream.commit(departures({"UA": [1.0]}))
+    stream.close()
+    shutil.copytree(tmp_path / "departures", tmp_path / "backup")
+    stream.open()
+    stream.commit(departures({"UA": [2.0]}))
+    history = CheckpointStore(stream.url).stream("departures")
+    seen = history.latest()
+    stream.close()
+    shutil.rmtree(tmp_path / "departures")
+    shutil.copytree(tmp_path / "backup", tmp_path / "departures")
+    stream.open()
+    for delay in (3.0, 4.0):
+        stream.commit(departures({"UA": [delay]}))
+        with pytest.raises(InvalidPipelineError, match=rf"restored from a backup.*after={seen.epoch} \({seen.nonce}\)"):
+            history.changes(after=seen.epoch, after_nonce=seen.nonce)
+    first = history.info(2)
+    assert history.changes(after=first.epoch, after_nonce=first.nonce).num_rows == 2

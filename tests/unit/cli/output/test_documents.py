@@ -40,6 +40,7 @@ INFO = {
     "watermark",
     "event_time",
     "table_rows",
+    "nonce",
 }
 LAG = "event_time_lag_at_commit_seconds"
 

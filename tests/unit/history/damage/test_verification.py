@@ -21,6 +21,7 @@ from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from tests.unit.history.made_streams import MadeStream, aggregate, append, departures
+from tests.unit.history.reading_streams import MadeStreams
 from tests.worlds.faulty_store import Fault, FaultyStore
 
 NAMES = ["delays", "departures"]
@@ -250,3 +251,40 @@ def test_a_file_larger_than_a_piece_is_read_in_pieces(stream: MadeStream, monkey
     [finding] = history(stream).verify().findings
     assert finding.object == str(largest.relative_to(folder(stream)))
     assert "checksum" in finding.wrong
+
+
+def test_an_upstream_without_the_epoch_that_was_read_of_it_is_found(tmp_path: Path) -> None:
+    streams = MadeStreams(tmp_path)
+    upstream = streams.source("departures", epochs=1)
+    reader = streams.reader("reader", upstream)
+    kept = reader.read(upstream)
+    backup = streams.back_up(upstream)
+    streams.commit(upstream, 2)
+    lost = upstream.writer.manifest
+    read = reader.read(upstream)
+    verified = CheckpointStore(streams.url).stream("reader").verify()
+    assert verified.whole
+    streams.restore(upstream, backup)
+    streams.commit(upstream, 2)
+    verified = CheckpointStore(streams.url).stream("reader").verify()
+    [finding] = verified.findings
+    assert (finding.epochs, verified.good_epoch) == ((read,), kept)
+    assert f"has read epoch {lost.epoch} ({lost.nonce}) of departures, which has {lost.epoch} (" in finding.wrong
+    assert verified.command is not None
+    assert f"--epoch {kept}" in verified.command
+    streams.close()
+
+
+def test_a_manifest_of_another_history_is_found(tmp_path: Path) -> None:
+    streams = MadeStreams(tmp_path)
+    stream = streams.source("departures", epochs=2)
+    backup = streams.back_up(stream)
+    streams.commit(stream)
+    other = (folder(stream) / manifest_name(Version(4))).read_bytes()
+    streams.restore(stream, backup)
+    streams.commit(stream)
+    path = folder(stream) / manifest_name(Version(4))
+    path.write_bytes(other)
+    [finding] = [each for each in history(stream).verify().findings if each.object == manifest_name(Version(4))]
+    assert "is not what version 5 was built upon" in finding.wrong
+    streams.close()

@@ -92,3 +92,16 @@ def test_a_damaged_upstream_is_an_error_that_names_it(streams: MadeStreams) -> N
 
 def folder(stream: MadeStream) -> Path:
     return Path(stream.url.removeprefix("file://")) / stream.name
+
+
+def test_a_restore_that_took_away_what_was_read_is_named(streams: MadeStreams) -> None:
+    upstream = streams.source("departures", epochs=1)
+    backup = streams.back_up(upstream)
+    streams.commit(upstream, 3)
+    reader = streams.reader("reader", upstream)
+    reader.read(upstream)
+    streams.restore(upstream, backup)
+    for _ in range(4):  # below the number, at it, and beyond
+        [info] = lag(streams)
+        assert (info.ahead, info.epochs) == (True, None)
+        streams.commit(upstream)

@@ -48,6 +48,17 @@ def test_a_stream_that_begins_anew_in_its_folder_is_another_one() -> None:
     assert unknown.of("s", "0c88d1f33a1b") is not None, "written by an earlier release"
 
 
+def test_a_term_that_another_run_holds_since_a_restore_is_watched_from_now_on() -> None:
+    lease = Watch(Term(3), 2, 1_000)
+    first = replace(MEMORY, streams={}).see("s", "", lease, "run started", "12", "8a1b2c3d-0000")
+    known = Memory.read(replace(MEMORY, watched_ms=50_000, streams={"s": first}).write(), 1_000_000).of("s", "")
+    assert known == first
+    assert known is not None
+    assert known.is_held_by("8a1b2c3d-0000")
+    assert not known.is_held_by("99999999-0000")
+    assert replace(known, holder="").is_held_by("99999999-0000"), "written by an earlier release"
+
+
 def test_the_heartbeat_of_another_run_is_another_one() -> None:
     lease = Watch(Term(3), 2, 1_000)
     first = MEMORY.see("s", "", lease, "8a1b2c3d started 1", "12")
@@ -57,16 +68,21 @@ def test_the_heartbeat_of_another_run_is_another_one() -> None:
     assert later.see("s", "", lease, "99999999 started 2", "12").start_since_ms == 50_000
 
 
-def test_a_stream_takes_at_most_210_bytes_of_a_cursor_that_people_can_read() -> None:
+def test_a_stream_takes_at_most_220_bytes_of_a_cursor_that_people_can_read() -> None:
     month_ms = 2_592_000_000
     run = spelled("8a1b2c3d-0000-4000-8000-000000000000", "started", MEMORY)
     seen = LeaseSeen(
-        123_456, 1_234_567, month_ms, run, month_ms, "1234", month_ms, 123_460, 1_700_000_000_000, "c5bc22a1"
+        *(123_456, 1_234_567, month_ms, run, month_ms, "1234", month_ms, 123_460, 1_700_000_000_000),
+        uuid="c5bc22",
+        holder="8a1b2c3d",
     )
     memory = Memory(1_700_000_000_000, month_ms, {f"shop/orders_by_customer_{number}": seen for number in range(50)})
     written = memory.write()
-    assert len(written) < 50 * 210
-    assert '"shop/orders_by_customer_7":{"term":123456,"beat":[1234567,2592000000],"run":["8a1b2c3d started' in written
+    assert len(written) < 50 * 220
+    assert (
+        '"shop/orders_by_customer_7":{"term":123456,"beat":[1234567,2592000000,"8a1b2c3d"],"run":["8a1b2c3d started'
+        in written
+    )
     assert Memory.read(written, memory.now_ms) == memory
     assert '"start"' not in MEMORY.write(), "there is no heartbeat"
 

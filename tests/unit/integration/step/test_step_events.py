@@ -295,7 +295,7 @@ def test_an_interruption_while_an_event_is_logged_is_not_swallowed() -> None:
 def test_an_event_carries_the_tags_that_dagster_itself_would_set() -> None:
     event = event_of(committed(4), "7")
     assert event.tags == {
-        "dagster/data_version": "delays@4",
+        "dagster/data_version": f"delays@4-{'a' * 32}",
         "dagster/data_version_is_user_provided": "true",
         "dagster/code_version": "7",
     }
@@ -339,7 +339,7 @@ def test_the_result_is_the_epoch_that_the_step_committed() -> None:
     instance = dg.DagsterInstance.ephemeral()
     result = final_result(instance, KEY, "delays", committed(4).manifest, NO_WORK.plus(committed(4)))
     assert numbers_of(result.metadata, "rows_per_second", *SINCE, *TOTALS) == [250, 40, 20, 0, 4, 40, 20, 0, 4]
-    assert result.data_version == dg.DataVersion("delays@4")
+    assert result.data_version == dg.DataVersion(f"delays@4-{'a' * 32}")
     [check] = result.check_results or []
     assert (check.check_name, check.passed, check.metadata["last_epoch"].value) == (CHECK, True, 4)
 
@@ -350,8 +350,14 @@ def test_a_step_without_news_reports_no_epoch_twice() -> None:
     result = final_result(instance, KEY, "delays", committed(4).manifest, NO_WORK)
     assert numbers_of(result.metadata, *SINCE, "rows_per_second", "epoch_milliseconds") == [0, 0, 0, 0, 0, 0]
     assert numbers_of(result.metadata, *TOTALS) == [40, 20, 0, 4]
-    assert result.data_version == dg.DataVersion("delays@4")
-    assert set(result.metadata or {}) == {*NUMBERS, "source_positions", "slowest_shards", "dagster/column_schema"}
+    assert result.data_version == dg.DataVersion(f"delays@4-{'a' * 32}")
+    assert set(result.metadata or {}) == {
+        *NUMBERS,
+        "epoch_nonce",
+        "source_positions",
+        "slowest_shards",
+        "dagster/column_schema",
+    }
 
 
 def test_an_event_reports_how_all_epochs_since_the_last_one_went() -> None:
