@@ -56,6 +56,9 @@ class Calm:
             raise BrokenPromiseError("the newest is found", wrong)
         while not all(fork.is_over for fork in self._forks):
             world.scheduler.this().sleep(HEAD_START_MS)
+        if self._forks and stream.oracle.newest is not None:  # their collectors may have emptied this stream
+            world.scheduler.this().sleep(2 * world.character.grace_ms + 2 * max(world.character.faults.pauses_ms))
+            self._term = stream.oracle.newest.term
         stranger = world.process("janitor")
         stranger.spawn("collector", lambda: self._collect_as_a_stranger(stranger))
 

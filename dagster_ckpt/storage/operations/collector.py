@@ -7,10 +7,11 @@ every reader that chose an epoch while it was retained has read or pinned it. It
 and last what was committed meanwhile: a stream may have gone back to a pinned epoch, whose pin was then removed. What
 no pin keeps stays garbage: so a pass may be interrupted, overtaken or resumed years later.
 
-It deletes in the stream's folder only, but reads the streams that subscribe to this one.
+It deletes in the stream's folder only, but reads the streams that subscribe to this one. It does the same in the
+folders of streams that were rebuilt alongside and have taken the stream's place (`rebuilt_folders`).
 
 A fork's collector also releases the pin with which the fork keeps an ancestor's files, once no readable epoch names any
-of them: no later manifest will either. Nothing else in another stream's folder is ever changed.
+of them: no later manifest will either. Nothing else in the folder of an origin is ever changed.
 
 It decides from the store alone and keeps no state. `protocol.epochs.retention` defines what is garbage.
 
@@ -31,7 +32,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
+from dagster_ckpt.errors import CheckpointError, CorruptStateError, StoreUnavailableError
 from dagster_ckpt.ids import FIRST, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.epochs.pin import Pin
@@ -67,6 +68,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import ancestors_folder
 from dagster_ckpt.storage.holders.pins import find_pin, read_pins, settled_pins
 from dagster_ckpt.storage.holders.subscribers import progress_of, read_subscribers
+from dagster_ckpt.storage.operations.rebuilt_folders import rebuilt_folders
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -136,8 +138,21 @@ class Collector:
         """One pass. `writer` is the term of the stream's writer, if that collects; None for any other process.
 
         Raises `CorruptStateError` if a manifest, a pin or a subscriber that decides what is needed cannot be read: then
-        nothing is removed; and `StoreUnavailableError`: then the next pass goes on where this one ended.
+        nothing is removed; and `StoreUnavailableError`: then the next pass goes on where this one ended. What is wrong
+        with the folder of a rebuilt stream is logged.
         """
+        return self._collect_own(writer).after(self._collect_rebuilt())
+
+    def _collect_rebuilt(self) -> Collected:
+        collected = Collected()
+        for theirs in rebuilt_folders(self.chain, self.root, self.grace_ms):
+            try:
+                collected = replace(self, chain=theirs)._collect_own(None).after(collected)  # noqa: SLF001
+            except CheckpointError as error:
+                _log.warning("what is left of a rebuilt stream was not collected. reason=%s", error)
+        return collected
+
+    def _collect_own(self, writer: Term | None) -> Collected:
         collected = Collected()
         for _ in range(_TRIES_MAX):
             try:

@@ -1,5 +1,6 @@
 """What was built beside a stream takes its place: one epoch, with what differs between the two tables."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -12,9 +13,11 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.history.swap import NotCaughtUpError, swap
+from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.kept_names import with_own_names
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,
     FilesMoved,
@@ -24,11 +27,13 @@ from dagster_ckpt.protocol.manifest.manifest import (
     ManifestKind,
     Owner,
 )
-from dagster_ckpt.protocol.object_names import folder_of, pin_name
+from dagster_ckpt.protocol.manifest.references import ancestors_named, references
+from dagster_ckpt.protocol.object_names import FORK_PINS, file_of, folder_of, pin_name
 from dagster_ckpt.protocol.transitions.renamed_columns import named_as
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.pins import read_pins
+from dagster_ckpt.storage.holders.pins import names_of_pins, read_pins, remove_pin
+from dagster_ckpt.storage.holders.subscribers import subscribe, unsubscribe
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import folder_store
@@ -41,6 +46,8 @@ from tests.worlds.faulty_store import Call, Fault, FaultyStore
 from tests.worlds.streams import a_holder
 
 NAME, BESIDE = "delays", "delays/~rebuild-1"
+AT_ONCE_MS = -1_000
+"""A grace period that is over at once, with the second that a collector waits longer."""
 IMPATIENT = Patience(total_ms=10, pause_ms=1, pause_ms_max=1)
 
 
@@ -82,6 +89,9 @@ class World:
             take_over=Takeover.ALWAYS,
         )
         return swap(root, self.chain(root=root), self.chain(BESIDE, root), opening)
+
+    def files(self, name: str) -> set[str]:
+        return {each for each in self.chain(name).store.list("") if file_of(each) is not None}
 
     @property
     def history(self) -> StreamHistory:
@@ -212,6 +222,88 @@ def test_what_the_stream_needs_of_the_other_is_kept_and_let_go_of_once_it_needs_
     collectors[0].collect()
     assert pin_name(pin.name) not in set(world.chain(BESIDE).store.list("pins"))
     follower.close()
+
+
+def test_nothing_is_left_of_a_rebuilt_stream_but_what_the_stream_needs(world: World) -> None:
+    world.beside.close()
+    swapped = world.swap()
+    world.stream.close()
+    collector, there = Collector(world.chain(), world.root, grace_ms=AT_ONCE_MS), world.chain(BESIDE)
+    before, rows = world.files(BESIDE), world.rows()
+    collector.collect()
+    collector.collect()
+    [pin] = read_pins(there)
+    assert world.files(BESIDE) == {ref.name for _, ref in references(pin.manifest) if ref.name.startswith("state/")}
+    assert world.files(BESIDE) <= before
+    assert world.rows() == rows
+    assert not world.history.verify().findings
+    assert world.history.fork("delays_forked").read().num_rows == len(rows)
+    follower = MadeStream(world.url, NAME, _other_aggregate(), retained=2)
+    follower.open(from_epoch=0)
+    for _ in range(40):
+        follower.commit(departures({"UA": [1.0]}))
+    assert not ancestors_named(follower.writer.manifest)
+    follower.close()
+    shutil.rmtree(Path(world.url.removeprefix("file://")) / "delays_forked")
+    for chain in (world.chain(), there):
+        for name in names_of_pins(chain, FORK_PINS):
+            if name != swapped.ancestors[-1].pin_of(swapped.uuid):
+                remove_pin(chain, name)
+    collector.collect()
+    collector.collect()
+    assert world.files(BESIDE) == set()
+    assert {name.partition("/")[0] for name in there.store.list("")} <= {
+        "manifest",
+        "lease",
+        "collector.json",
+        "trimmed.json",
+        "pins-changed.json",
+        "verdicts",
+    }
+    assert swapped.ancestors[-1].stream == BESIDE
+
+
+def test_what_others_read_of_a_rebuilt_stream_stays(world: World) -> None:
+    world.beside.close()
+    world.swap()
+    there = world.chain(BESIDE)
+    subscribe(there, Subscriber("audit", StreamUuid("a" * 32), Epoch(2)))
+    before = world.files(BESIDE)
+    Collector(world.chain(), world.root, grace_ms=AT_ONCE_MS).collect()
+    assert world.files(BESIDE) == before
+    unsubscribe(there, "audit")
+    Collector(world.chain(), world.root, grace_ms=AT_ONCE_MS).collect()
+    newest = there.newest()
+    assert newest is not None
+    assert [entry.epoch for entry in newest.retained] == [newest.epoch]
+
+
+def test_killed_at_any_call_what_is_left_of_a_rebuilt_stream_goes_in_a_later_pass(world: World) -> None:
+    world.beside.close()
+    world.swap()
+    world.stream.close()
+    rows, calls = world.rows(), 0
+    while True:
+        left = calls
+
+        def decide(call: Call) -> Fault:
+            nonlocal left
+            if left == 0 and call.verb not in {"get", "list", "exists"}:
+                raise Killed
+            left -= call.verb not in {"get", "list", "exists"}
+            return Fault.NONE
+
+        root = FaultyStore(world.root, decide)
+        try:
+            Collector(world.chain(root=root), root, grace_ms=AT_ONCE_MS).collect()
+        except Killed:
+            assert world.rows() == rows
+            assert not world.history.verify().findings
+            calls += 1
+            continue
+        break
+    assert calls > 3
+    assert world.rows() == rows
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
