@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: test-memory test-daemon test-tpcds test-sql-tests first-epoch fifty profile
-.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage test-s3 test-stores test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
+.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage fuzz test-s3 test-stores test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
 BIN := .venv/bin
@@ -111,6 +111,9 @@ properties: $(READY) ## let Hypothesis try EXAMPLES=20 times as many examples as
 
 damage: $(READY) ## damage every object of made streams in every way (SEEDS=1: about 800 cases; results in .work/damage.jsonl)
 	@$(BIN)/python -m tests.damage --seeds $(or $(SEEDS),1)
+
+fuzz: $(READY) ## let objects say anything, rightly signed: each reading ends in time, in an answer or an error (MINUTES=5; a day: 1440)
+	@$(BIN)/python -m tests.damage.fuzz --minutes $(or $(MINUTES),5) --first $(or $(FIRST),0)
 
 check: $(READY) ## check format, lint, types, import layers and the links of docs/
 	@scripts/check.sh

@@ -1,5 +1,7 @@
 """A sample of `make damage`: whatever is damaged, each reading gives the rows of before or an error that names it."""
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from unittest.mock import patch
@@ -29,6 +31,13 @@ def test_every_kind_of_object_is_damaged_in_every_way_in_at_least_500_cases(tmp_
     assert {case.object.partition("/")[0].partition(".")[0] for case in cases} == KINDS
     assert {case.damage for case in cases} == set(Damage)
     assert len(cases) >= 500
+
+
+def test_what_is_signed_again_is_an_answer_or_an_error_of_ours() -> None:
+    """A sample of `make fuzz`, in a process of its own: it limits its memory."""
+    words = [sys.executable, "-m", "tests.damage.fuzz", "--cases", "40"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

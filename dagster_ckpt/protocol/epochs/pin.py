@@ -9,10 +9,11 @@ from enum import Enum
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.ids import Nonce, StreamUuid
-from dagster_ckpt.protocol.json_codec import TEXT, WHOLE, Record, optional
+from dagster_ckpt.protocol.json_codec import TEXT, WHOLE, Codec, Json, Record, optional
 from dagster_ckpt.protocol.manifest.codec import MANIFEST
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.manifest.packing import pack, unpack
+from dagster_ckpt.protocol.object_names import is_object_name, verdict_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,14 @@ class Verdict(bytes, Enum):
 _FORK = "fork"
 _NONCE = "nonce"
 _FORK_ID = optional(Record(ForkId, {"stream": TEXT, "uuid": TEXT}).codec())
+
+
+def _nonce(value: Json) -> Nonce:
+    if type(value) is not str or not is_object_name(verdict_name(Nonce(value))):
+        raise ValueError("not a nonce that names the verdict on a pin")
+    return Nonce(value)
+
+
 _PIN = Record(
     Pin,
     {
@@ -54,7 +63,7 @@ _PIN = Record(
         "time_ms": WHOLE,
         "manifest": MANIFEST,
         _FORK: _FORK_ID,
-        _NONCE: optional(TEXT),
+        _NONCE: optional(Codec(_nonce)),
     },
     added={_FORK: None, _NONCE: None},
     sparse={_FORK, _NONCE},

@@ -72,13 +72,25 @@ def batches(
     `CorruptStateError`.
     """
     for some in _few_at_once(refs):
-        for data in checked(store, some):
-            with pq.ParquetFile(pa.BufferReader(data)) as file:
-                there = names_in_file(file.schema_arrow.names, former)
-                read = [there[name] for name in schema.names if name in there]
-                # Without a column Arrow loses the number of rows.
-                for batch in file.iter_batches(BATCH_ROWS, columns=read or [EPOCH]):
-                    yield from in_schema(under_names(batch, there), schema).to_batches()
+        for ref, data in zip(some, checked(store, some), strict=True):
+            yield from _rows(ref, data, schema, former)
+
+
+def _rows(ref: ChangeRef, data: pa.Buffer, schema: pa.Schema, former: Former) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            there = names_in_file(file.schema_arrow.names, former)
+            read = [there[name] for name in schema.names if name in there]
+            # Without a column Arrow loses the number of rows.
+            for batch in file.iter_batches(BATCH_ROWS, columns=read or [EPOCH]):
+                yield from in_schema(under_names(batch, there), schema).to_batches()
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptStateError(
+            "a file of the change log has the checksum that it should have, but is no Parquet file that can be read: "
+            f"read or roll back to an epoch that does not need it. file={ref.name}, epoch={ref.epoch}, reason={error}"
+        ) from error
 
 
 def checked(store: ObjectStore, refs: Sequence[ChangeRef]) -> list[pa.Buffer]:
