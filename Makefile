@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: test-memory test-daemon test-tpcds test-sql-tests first-epoch fifty profile
-.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage fuzz test-s3 test-stores test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
+.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage fuzz mutants test-s3 test-stores test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
 BIN := .venv/bin
@@ -115,6 +115,11 @@ damage: $(READY) ## damage every object of made streams in every way (SEEDS=1: a
 fuzz: $(READY) ## let objects say anything, rightly signed: each reading ends in time, in an answer or an error (MINUTES=5; a day: 1440)
 	@$(BIN)/python -m tests.damage.fuzz --minutes $(or $(MINUTES),5) --first $(or $(FIRST),0)
 
+mutants: $(READY) ## change the code one thing at a time, and list what no test notices (ONLY=protocol,lsm,retraction,delivery; MINUTES=)
+	@test -x $(BIN)/mutmut || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[mutants]'
+	@$(BIN)/python scripts/mutants.py $(subst $(comma), ,$(ONLY)) $(if $(MINUTES),--minutes $(MINUTES))
+
 check: $(READY) ## check format, lint, types, import layers and the links of docs/
 	@scripts/check.sh
 
@@ -170,7 +175,7 @@ $(RELEASE)/.set-up: $(READY) pyproject.toml constraints.txt
 
 constraints: $(READY) ## pin the newest packages that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --use-pep517 \
-		--report - '.[azure,bench,browser,deltalake,demo,deploy,dev,dg,docs,gcs,hdfs,iceberg,kafka,postgres,release,s3,sketches,sql,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
+		--report - '.[azure,bench,browser,deltalake,demo,deploy,dev,dg,docs,gcs,hdfs,iceberg,kafka,mutants,postgres,release,s3,sketches,sql,test-deploy]' | $(BIN)/python scripts/constraints.py >.work/constraints.txt
 	@mv .work/constraints.txt constraints.txt
 
 clean: ## remove everything that make has made

@@ -40,6 +40,8 @@ MEMORY_MAX = 2 << 30
 """Beyond what the process has before the first case."""
 CASES_AT_ONCE = 500
 """Cases that one process does."""
+COUNTS = 0.3
+"""So often the number of a list's entries is changed, and not just anything."""
 NUMBERS = [0, 1, -1, 2, 255, 2**31 - 1, 2**31, 2**40, 2**53, 2**63 - 1, 2**63, -(2**63), 2**64, 10**30, 1.5, 1e308]
 TEXTS = ["", "x", "0" * 16, "f" * 33, "../x", "\0", "é" * 200, "[" * 5_000, "9" * 5_000]
 OTHERS: list[Any] = [None, True, [], {}, [[]], {"all": 0}, {"all": None}]
@@ -118,8 +120,20 @@ def case(specimen: Specimen, chance: Random) -> str:
 
 def _repeatedly(value: Any, chance: Random) -> Any:
     for _ in range(chance.randrange(1, 3)):
-        value = mutated(value, chance)
+        lists = [columns for columns in _within(value) if "count" in columns]
+        if lists and chance.random() < COUNTS:
+            chance.choice(lists)["count"] = chance.choice(NUMBERS)
+        else:
+            value = mutated(value, chance)
     return value
+
+
+def _within(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects in the JSON, the inner ones first."""
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _within(inner)
+    if isinstance(value, dict):
+        yield value
 
 
 def _descriptor(data: bytes, chance: Random) -> dict[str, object]:
@@ -132,16 +146,10 @@ def _sign(specimen: Specimen, name: str, data: bytes, checksum: str) -> None:
     for other, packed in specimen.objects.items():
         if other.partition("/")[0] in {"manifest", "pins"} and other != name and packed[:2] == b"\x1f\x8b":
             fields = json.loads(gzip.decompress(packed))
-            signed = [_signed(columns, name, len(data), checksum) for columns in _columns(fields)]
+            files = [columns for columns in _within(fields) if {"path", "checksum", "bytes"} <= columns.keys()]
+            signed = [_signed(columns, name, len(data), checksum) for columns in files]
             if any(signed):
                 (specimen.folder / other).write_bytes(gzip.compress(json.dumps(fields).encode(), 1))
-
-
-def _columns(value: Any) -> Iterator[dict[str, Any]]:
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _columns(inner)
-    if isinstance(value, dict) and {"path", "checksum", "bytes"} <= value.keys():
-        yield value
 
 
 def _signed(columns: dict[str, Any], name: str, size: int, checksum: str) -> bool:
