@@ -11,6 +11,8 @@ from dagster_ckpt import agg, tumbling
 from dagster_ckpt import session as session_window
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from tests.spark import input_files
 from tests.spark.streams import StreamUnderTest
 
@@ -193,3 +195,33 @@ def test_another_expression_below_a_querys_aggregate_is_refused(spark: SparkSess
             lambda rows: query(rows, "k, sum(v + 1) AS one, sum(v * 2) AS two"),
             lambda rows: query(rows, "k, sum(v * 2) AS two"),
         )
+
+
+def test_a_function_with_another_body_is_named_until_it_has_made_an_epoch(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream, folder, named = StreamUnderTest(spark, tmp_path), tmp_path / "rows", list[str]()
+    folder.mkdir()
+
+    def run(function: Callable[[int], int], file: int | None = None) -> None:
+        def sums(session: SparkSession) -> Stream:
+            session.udf.register("weighed", function, "long")
+            rows = session.readStream.schema("k string, v long").parquet(folder.as_uri())
+            rows.createOrReplaceTempView("rows")
+            return stream_of_sql(session, "SELECT k, sum(weighed(v)) AS n FROM rows GROUP BY k")
+
+        if file is not None:
+            input_files.drop(folder, file, pa.table({"k": ["a"], "v": [10]}))
+        named.clear()
+        stream.run(sums, hooks=JobHooks(on_changed_functions=named.extend))
+
+    run(lambda v: v, 0)
+    run(lambda v: v, 1)
+    assert not named
+    for file in (None, 2):  # a run without an epoch says it, and so does the next one
+        run(lambda v: 2 * v, file)
+        assert named == ["weighed"]
+    assert "dagster-ckpt rebuild" in caplog.text
+    run(lambda v: 2 * v, 3)
+    assert not named
+    assert stream.rows() == [{"k": "a", "n": 10 + 10 + 20 + 20}]

@@ -5,10 +5,10 @@ They are advice. A function counts by its name and its types, and a stream goes 
 
 import functools
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
+from itertools import islice
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -21,45 +21,44 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.spark.jvm import java_class
 
 Digests = tuple[tuple[str, str], ...]
-"""The names of functions, sorted, each with its digest."""
+"""The names of functions, sorted, each with its digest. Several may have one name, as lambdas do."""
 
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+_PARTS_MAX = 100_000
+"""A function may have a large table about it: its digest is of so many parts."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 
 
 def function_digests(stream: Stream) -> Digests:
-    """Those of all functions of a stream: of its plans, its aggregates and its process functions.
-
-    Functions of one name have one digest.
-    """
-    found = defaultdict[str, list[object]](list)
-    for step in stream.steps:
-        for each in step.inputs:
-            for call in python_functions(each.frame.sparkSession, plan_of(each.frame)):
-                found[str(call.name())].append(_load_function(each.frame.sparkSession, call))
-        if isinstance(step.code, Mapping):
-            for name, function in step.code.items():
-                found[name].append(function)
-        elif step.code is not None:
-            found[type(step.code).__name__].append(step.code)
-    return tuple(sorted((name, digest(*functions)) for name, functions in found.items()))
+    """Those of all functions of a stream: of its plans, its aggregates and its process functions."""
+    return tuple(sorted({(name, digest(function)) for name, function in _functions(stream)}))
 
 
 def changed_functions(before: Digests, now: Digests) -> list[str]:
-    """The names of the functions whose code is another one. Versions of Python compile the same code to another one."""
-    was = dict(before)
-    return [
-        name
-        for name, digest in now
-        if name in was and was[name] != digest and was[name].partition(":")[0] == digest.partition(":")[0]
-    ]
+    """The names under which a digest is gone and another one has come.
+
+    Versions of Python compile the same code to another one, so digests of another version say nothing.
+    """
+    gone = {(name, digest.partition(":")[0]) for name, digest in {*before} - {*now}}
+    come = {(name, digest.partition(":")[0]) for name, digest in {*now} - {*before}}
+    return sorted(name for name, _ in gone & come)
 
 
-def digest(*functions: object) -> str:
-    """The version of Python, and a digest of functions with those of their modules that they call."""
-    seen = set[int]()
-    text = "\n".join(part for each in functions for part in _callable_parts(each, seen))
+def digest(function: object) -> str:
+    """The version of Python, and a digest of a function with those of its module that it calls."""
+    text = "\n".join(islice(_callable_parts(function, set()), _PARTS_MAX))
     return f"{_PYTHON}:{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+
+
+def _functions(stream: Stream) -> Iterator[tuple[str, object]]:
+    for step in stream.steps:
+        for each in step.inputs:
+            for call in python_functions(each.frame.sparkSession, plan_of(each.frame)):
+                yield str(call.name()), _load_function(each.frame.sparkSession, call)
+        if isinstance(step.code, Mapping):
+            yield from step.code.items()
+        elif step.code is not None:
+            yield type(step.code).__name__, step.code
 
 
 def _load_function(session: SparkSession, call: Any) -> object:
@@ -85,16 +84,20 @@ def _callable_parts(function: object, seen: set[int]) -> Iterator[str]:
 def _parts(value: Any, seen: set[int]) -> Iterator[str]:
     """What the behaviour of a value follows from, as far as that is the same in another process.
 
-    Functions and classes that were `seen` are left out: they may call each other.
+    Functions, classes, lists and dicts that were `seen` are left out: they may have each other.
     """
     kind = type(value)
     yield kind.__qualname__
+    if isinstance(value, FunctionType | type | list | dict):
+        if id(value) in seen:
+            return
+        seen.add(id(value))
     if isinstance(value, _PLAIN):
         yield repr(value)
-    elif isinstance(value, FunctionType | type):
-        if id(value) not in seen:
-            seen.add(id(value))
-            yield from _function_parts(value, seen) if isinstance(value, FunctionType) else _class_parts(value, seen)
+    elif isinstance(value, FunctionType):
+        yield from _function_parts(value, seen)
+    elif isinstance(value, type):
+        yield from _class_parts(value, seen)
     elif kind in (tuple, list):
         for each in value:
             yield from _parts(each, seen)

@@ -41,6 +41,10 @@ SAME = {
     "comments and layout": ("def f(x): return x + 1", "# about f\ndef f(\n    x,\n):\n    return x + 1  # one more"),
     "another function of the module": ("def f(x): return x", "def g(x): return 2 * x\ndef f(x): return x"),
     "the order of a set": ("def f(x): return x in {'a', 'b', 'c'}", "def f(x): return x in {'c', 'b', 'a'}"),
+    "a list that has itself": (
+        "K = []\nK.append(K)\ndef f(x, y=K): return x",
+        "K = []\nK.append(K)\ndef f(x, y=K): return x",
+    ),
     "functions that call each other": (
         "def f(x): return g(x)\ndef g(x): return f(x)",
         "def f(x): return g(x)\n\ndef g(x): return f(x)",
@@ -69,4 +73,7 @@ def test_only_functions_that_both_have_compiled_by_one_python_can_have_changed()
     before = (("a", "3.12:1"), ("b", "3.12:1"), ("c", "3.11:1"), ("gone", "3.12:1"))
     now = (("a", "3.12:2"), ("b", "3.12:1"), ("c", "3.12:2"), ("new", "3.12:1"))
     assert changed_functions(before, now) == ["a"]
+    of_one_name = (("f", "3.12:1"), ("f", "3.12:2"))
+    assert changed_functions(of_one_name[:1], of_one_name) == changed_functions(of_one_name, of_one_name[1:]) == []
+    assert changed_functions(of_one_name, (("f", "3.12:2"), ("f", "3.12:3"))) == ["f"]
     assert changed_functions((), now) == []
