@@ -24,6 +24,10 @@ def stream_of(spark: SparkSession, inbox: Path) -> Stream:
     return Stream(spark.readStream.schema(SCHEMA).parquet(str(inbox)))
 
 
+def within(name: str, change: Callable[[Stream], Stream]) -> Callable[[Stream], Stream]:
+    return lambda s: change(replace(s, frame=s.frame.selectExpr("v", f"{name} AS name")))
+
+
 def with_collation(change: Callable[[Stream], Stream]) -> Callable[[Stream], Stream]:
     return lambda s: change(replace(s, frame=s.frame.selectExpr("k", "v", "k COLLATE UTF8_LCASE AS name")))
 
@@ -59,6 +63,21 @@ COLLATED: dict[str, Callable[[Stream], Stream]] = {
     "order of a partition": lambda s: s.key_by("v").over("name asc", n=over.row_number()),
     "least of a frame": lambda s: s.key_by("v").over("k asc", n=over.min("name")),
     "row of a set": lambda s: s.distinct(),
+    "row of a union": lambda s: s.union(s),
+    "row of an intersection": lambda s: s.intersect(s),
+    "row of a difference": lambda s: s.subtract(s),
+    "distinct value": lambda s: s.key_by("v").aggregate(n=agg.count_distinct("name")),
+    "key of a deduplication": lambda s: s.key_by("name").deduplicate(),
+}
+WITHIN: dict[str, tuple[str, Callable[[Stream], Stream]]] = {
+    "a distinct struct": ("struct(k COLLATE UTF8_LCASE AS f)", lambda s: s.distinct()),
+    "a struct of an intersection": ("struct(1 AS n, k COLLATE UTF8_LCASE AS f)", lambda s: s.intersect(s)),
+    "an array of a difference": ("array(k COLLATE UTF8_LCASE)", lambda s: s.subtract(s)),
+    "a map of a distinct row": ("map(1, k COLLATE UTF8_LCASE)", lambda s: s.distinct()),
+    "a distinct value": (
+        "struct(k COLLATE UTF8_LCASE AS f)",
+        lambda s: s.key_by("v").aggregate(n=agg.count_distinct("name")),
+    ),
 }
 BINARY = r"`lower\(name\) COLLATE UTF8_BINARY`.* asset=flights/delays, column=name, collation=UTF8_LCASE"
 REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {
@@ -116,6 +135,7 @@ REFUSED: dict[str, tuple[Callable[[Stream], Stream], str]] = {
         "columns=k, K, operator=process, asset=flights/delays",
     ),
     **{f"a collated {use}": (with_collation(change), BINARY) for use, change in COLLATED.items()},
+    **{f"collated text in {use}": (within(name, change), BINARY) for use, (name, change) in WITHIN.items()},
 }
 
 

@@ -1,5 +1,6 @@
 """Small inputs with right values that others found wrong, each after every epoch."""
 
+import re
 from collections import Counter
 from math import inf, nan
 from pathlib import Path
@@ -7,8 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.changing_tables import after_each_epoch, in_batch
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
+from tests.spark.changing_tables import after_each_epoch, in_batch, read
 from tests.spark.rows_as_bags import nine_digits
+from tests.spark.streams import StreamUnderTest
 from tests.worlds.queries.tables import Changing, Row
 
 
@@ -18,6 +23,7 @@ def table(name: str, columns: dict[str, str], *epochs: list[Row]) -> Changing:
 
 
 FLAGS = {"id": "int", "p": "boolean"}
+NAMES = {"id": "int", "s": "string"}
 PAIRS = {"id": "int", "x": "int", "y": "int"}
 
 CASES: dict[str, tuple[list[Changing], str, list[Row]]] = {
@@ -52,6 +58,16 @@ CASES: dict[str, tuple[list[Changing], str, list[Row]]] = {
         "SELECT corr(d, f) AS x, regr_intercept(d, f) AS y, regr_r2(d, f) AS one, regr_slope(f, d) AS none FROM t",
         [(nan, nan, 1.0, None)],
     ),
+    "distinct texts and numbers, by a collation": (
+        [table("t", NAMES, [(1, "Oslo"), (2, "OSLO")])],
+        "SELECT count(DISTINCT (s COLLATE UTF8_LCASE), 1) AS n FROM t",
+        [(1,)],
+    ),
+    "distinct structs, by a collation": (
+        [table("t", NAMES, [(1, "Oslo")], [(2, "OSLO")])],
+        "SELECT lower(x.a) FROM (SELECT DISTINCT struct(s COLLATE UTF8_LCASE AS a) AS x FROM t)",
+        [("oslo",)],
+    ),
 }
 
 
@@ -63,3 +79,56 @@ def test_the_table_has_the_right_value(spark: SparkSession, tmp_path: Path, name
     last = max(len(each.epochs) for each in given)
     assert in_batch(spark, world, query, last, nine_digits) == wanted
     assert after_each_epoch(spark, tmp_path, world, query, nine_digits)[-1] == wanted
+
+
+def test_a_group_by_a_collation_shows_a_text_of_the_group_that_is_still_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows: tuple[Row, ...] = ((1, "OSLO"), (2, "Oslo"), (3, "rome"))
+    epochs = (tuple(("insert", row) for row in rows), (("delete", rows[0]),))
+    world = {"t": Changing("t", NAMES, ("id",), True, epochs)}
+    query = "SELECT c, count(*) AS n FROM (SELECT s COLLATE UTF8_LCASE AS c FROM t) GROUP BY c"
+    before, after = after_each_epoch(spark, tmp_path, world, query)
+    assert before == Counter([("OSLO", 2), ("rome", 1)])
+    assert after == Counter([("Oslo", 1), ("rome", 1)])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT mode() WITHIN GROUP (ORDER BY c) FROM {t}",
+        "SELECT collect_list(DISTINCT c) FROM {t}",
+        "SELECT min(struct(c)) FROM {t}",
+        "SELECT max(c) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) FROM {t}",
+    ],
+)
+def test_what_is_not_compared_by_a_collation_is_refused(spark: SparkSession, tmp_path: Path, query: str) -> None:
+    world = {"t": table("t", NAMES, [(1, "a")])}
+    named = query.format(t="(SELECT id, s COLLATE UTF8_LCASE AS c FROM t)")
+    with pytest.raises(InvalidPipelineError, match="COLLATE UTF8_BINARY"):
+        stream_of_sql(spark, named, read(spark, tmp_path, world))
+
+
+def test_a_dataframe_drops_duplicates_by_a_collation(spark: SparkSession, tmp_path: Path) -> None:
+    rows: list[Row] = [(1, "Oslo"), (1, "OSLO"), (2, "oslo")]
+    stream = StreamUnderTest(spark, tmp_path)
+
+    def function(session: SparkSession) -> Stream:
+        read(session, tmp_path, {"t": table("t", NAMES, rows[:1], rows[1:])})["t"].frame.createOrReplaceTempView("t")
+        named = session.sql("SELECT id, s COLLATE UTF8_LCASE AS c FROM t")
+        both = named.dropDuplicates(["id", "c"]).selectExpr("'both' AS of", "id", "lower(c) AS c")
+        return stream_of(both.unionAll(named.dropDuplicates(["c"]).selectExpr("'text'", "0", "lower(c)")))
+
+    stream.run(function)
+    found = [tuple(row.values()) for row in stream.rows()]
+    assert found == [("both", 1, "oslo"), ("both", 2, "oslo"), ("text", 0, "oslo")]
+
+
+@pytest.mark.parametrize("collation", ["UTF8_LCASE", "UNICODE_CI"])
+def test_a_step_by_a_collation_is_known_by_it_and_the_version_of_its_rules(
+    spark: SparkSession, tmp_path: Path, collation: str
+) -> None:
+    tables = read(spark, tmp_path, {"t": table("t", NAMES, [(1, "a")])})
+    query = f"SELECT count(DISTINCT s) AS n FROM (SELECT s COLLATE {collation} AS s FROM t)"
+    [rows] = stream_of_sql(spark, query, tables).inputs
+    assert re.search(rf"; keys by \S*{collation} [0-9.]+$", rows.work)

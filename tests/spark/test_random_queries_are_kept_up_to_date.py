@@ -15,6 +15,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from tests.spark.changing_tables import after_each_epoch, in_batch
 from tests.spark.rows_as_bags import nine_digits
 from tests.worlds.examples import TIMES
+from tests.worlds.queries import collated
 from tests.worlds.queries.tables import COLUMNS, EPOCHS, Changing, tables
 from tests.worlds.queries.texts import OF_ALL_NUMBERS, comparisons_of_rows, queries
 
@@ -52,6 +53,14 @@ def test_rows_are_compared_as_in_batch_whichever_side_may_have_nulls(spark: Spar
 def test_aggregates_of_nan_and_infinities_are_those_of_batch(spark: SparkSession, data: st.DataObject) -> None:
     table = data.draw(tables("t", {"k": "boolean", "y": "wild", "x": "wild"}))
     check_query(spark, {"t": table}, OF_ALL_NUMBERS)
+
+
+@given(data=st.data())
+@worlds(5 if TIMES == 1 else 40 * TIMES)
+def test_text_is_compared_by_its_collation_as_in_batch(spark: SparkSession, data: st.DataObject) -> None:
+    world = {name: data.draw(tables(name, collated.COLUMNS)) for name in "tu"}
+    query = data.draw(collated.queries())
+    check_query(spark, {name: table for name, table in world.items() if f"FROM {name}" in query}, query)
 
 
 def check(spark: SparkSession, data: st.DataObject, query_over: Query) -> None:

@@ -19,7 +19,7 @@ from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.runtime.declared.row_work import origin_of
-from dagster_ckpt.runtime.declared.step_parts import Earlier, StepInput
+from dagster_ckpt.runtime.declared.step_parts import Earlier, StatefulStep, StepInput
 from dagster_ckpt.runtime.declared.stream import WHOLE_ROWS, Stream
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from dagster_ckpt.runtime.task.shard_assignment import HASH
@@ -149,7 +149,7 @@ def _operator(asset: str, stream: Stream, inputs: Sequence[StepInput]) -> Operat
         operator = stream.step.build(inputs)
     _check_width(asset, operator.pipeline)
     for number, each in enumerate(stream.inputs):
-        _check_collations(asset, each, {*each.keys, *(stream.step.compared if number == 0 else ())})
+        _check_collations(asset, each, _compared(stream.step, each, first=number == 0))
     return operator
 
 
@@ -250,24 +250,40 @@ def _unsupported(type_: DataType) -> str | None:
     """Spark's name of the first type within `type_` that a stream cannot keep; None: there is none."""
     if (name := type_.typeName()) in _INSTEAD:
         return name
-    within: list[DataType] = []
-    if isinstance(type_, StructType):
-        within = [field.dataType for field in type_.fields]
-    elif isinstance(type_, ArrayType):
-        within = [type_.elementType]
-    elif isinstance(type_, MapType):
-        within = [type_.keyType, type_.valueType]
-    return next((found for each in within if (found := _unsupported(each)) is not None), None)
+    return next((found for each in _within(type_) if (found := _unsupported(each)) is not None), None)
+
+
+def _compared(step: StatefulStep, rows: Stream, *, first: bool) -> Collection[str]:
+    """The columns of an input by which the step knows rows from each other. `first`: it is the step's first one."""
+    if step.name in WHOLE_ROWS:
+        return rows.frame.columns
+    return {*rows.keys, *(step.compared if first else ())}
 
 
 def _check_collations(asset: str, stream: Stream, compared: Collection[str]) -> None:
-    """Refuse collations on compared text columns: Arrow has none, so a task compares bytes."""
+    """Refuse text with a collation, at any depth, in columns that are compared: Arrow has no collations."""
     for field in stream.frame.schema.fields:
-        type_ = field.dataType
-        if field.name in compared and isinstance(type_, StringType) and not type_.isUTF8BinaryCollation():
+        collation = _collation_in(field.dataType) if field.name in compared else None
+        if collation is not None:
             raise InvalidPipelineError(
-                "keys, and what min, max, first and last compare, must be text without a collation: "
-                f"select `{field.name} COLLATE UTF8_BINARY`, or `lower({field.name}) COLLATE UTF8_BINARY` where case "
-                "does not matter. "
-                f"asset={asset}, column={field.name}, collation={type_.collation}"
+                "a step compares text by its bytes, so keys, and what distinct, min, max, first and last compare, must "
+                f"be text without a collation: select `{field.name} COLLATE UTF8_BINARY`, or `lower({field.name}) "
+                "COLLATE UTF8_BINARY` where case does not matter, or write the step in SQL, which groups, joins and "
+                f"orders by collations. asset={asset}, column={field.name}, collation={collation}"
             )
+
+
+def _collation_in(type_: DataType) -> str | None:
+    """The first collation of text within `type_` that is not compared by its bytes; None: there is none."""
+    if isinstance(type_, StringType):
+        return None if type_.isUTF8BinaryCollation() else type_.collation
+    return next((found for each in _within(type_) if (found := _collation_in(each)) is not None), None)
+
+
+def _within(type_: DataType) -> list[DataType]:
+    """The types of which a nested type is made."""
+    if isinstance(type_, StructType):
+        return [field.dataType for field in type_.fields]
+    if isinstance(type_, ArrayType):
+        return [type_.elementType]
+    return [type_.keyType, type_.valueType] if isinstance(type_, MapType) else []

@@ -11,7 +11,8 @@ Reading order. Begin with `compiler`.
     partitions      the first rows of a key, and functions over a partition
     groups          aggregates of groups
     aggregates      Spark's aggregates as the engine's
-    over_functions  the same for functions over a partition
+    collations      those of text with a collation, made of aggregates without
+    over_functions  Spark's functions over a partition as the engine's
     over_algebra    those that are made of plainer ones
     skipped_nulls   those with IGNORE NULLS
     constants       rows that a query has in its text

@@ -9,6 +9,7 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.runtime.declared.query_plan import each_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.plans.collations import without_collations
 from dagster_ckpt.runtime.plans.exact_texts import NESTED, has_exact_text, text_of, value_of, values_of
 
 _NO_LIMIT = 2**31 - 1
@@ -36,6 +37,7 @@ class Call:
 
 def call_of(catalyst: Catalyst, call: Expression) -> Call:
     """The engine's aggregates for a call. Raises `InvalidPipelineError` for one that cannot be kept up to date."""
+    call = without_collations(catalyst, call)
     function, where = call.aggregateFunction(), catalyst.optional(call.filter())
     name = catalyst.kind(function)
     if name == "Count":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from py4j.java_gateway import is_instance_of
+from py4j.java_gateway import get_field, is_instance_of
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -104,6 +104,8 @@ class Catalyst:
         self._planning, self._plans = package("catalyst.planning"), package("catalyst.plans")
         self._analysis, self._rules = package("catalyst.analysis"), package("catalyst.optimizer")
         self._aggregates, self._types = package("catalyst.expressions.aggregate"), package("types")
+        self._schemas, self._rows = package("util"), package("catalyst.util")
+        self._data_types = package("catalyst.types")
         self._some, self._none = java_class(session, "scala.Some"), java_class(session, "scala.Option").empty()
         self._nil, self._new_id = self.seq(()), self.expressions.NamedExpression.newExprId
         self._named: dict[int, tuple[Expression, str, Any, Any]] = {}
@@ -389,11 +391,53 @@ class Catalyst:
 
     def cast(self, expression: Expression, type_: Any) -> Expression:
         """The expression with this type of Catalyst's."""
-        if expression.dataType().asNullable().equals(type_.asNullable()):  # no cast makes a null impossible
+        type_ = type_.asNullable()  # no cast makes a null impossible
+        if expression.dataType().asNullable().equals(type_):
             return expression
         zone = self._some(self._state.conf().sessionLocalTimeZone())
         evaluation = self.expressions.single("EvalMode").ANSI()
         return self.expressions.Cast(expression, type_, zone, evaluation)
+
+    def is_collated(self, type_: Any) -> bool:
+        """Whether a type of Catalyst's has text, at any depth, whose collation decides what is equal."""
+        return not self._rows.single("UnsafeRowUtils").isBinaryStable(type_)
+
+    def by_collation(self, value: Expression) -> Expression:
+        """The value with Spark's keys in place of its text with a collation, at any depth; without such the value.
+
+        Keys are binary, and equal where the texts are, and have their order.
+        """
+        return self.expressions.CollationKey.injectCollationKey(value)
+
+    def ordered_by_collation(self, term: Expression) -> Expression:
+        """A term of ORDER BY over the keys of its texts."""
+        return term.withNewChildren(self.seq(map(self.by_collation, each_of(term.children()))))
+
+    def without_collation(self, value: Expression) -> Expression:
+        """The value with its text as it is, to be compared by its bytes."""
+        return self.cast(value, self._plain(value.dataType()))
+
+    def differ_in_collations(self, one: Any, other: Any) -> bool:
+        """Whether two types differ in the collations of their text alone."""
+        return bool(self._plain(one).asNullable().equals(self._plain(other).asNullable()))
+
+    def _plain(self, type_: Any) -> Any:
+        return self._schemas.single("SchemaUtils").replaceCollatedStringWithString(type_)
+
+    def with_collations_of(self, values: Sequence[Expression], attributes: Sequence[Expression]) -> list[Expression]:
+        """Columns of a step, which have lost their collations, with those of attributes."""
+        whole = self._data_types.single("DataTypeUtils").fromAttributes(self.seq(attributes))
+        if not self.is_collated(whole):
+            return list(values)
+        return [self.cast(one, each.dataType()) for one, each in zip(values, attributes, strict=True)]
+
+    def collation_keys_in(self, plan: Node) -> set[str]:
+        """The collations whose keys a plan computes, each with the version of its rules."""
+        keys = (part for node in nodes(plan) for part in self.expressions_of(node) if self.kind(part) == "CollationKey")
+        factory = self._rows.CollationFactory
+        found = {str(each.child().dataType().collationId()) for each in keys}
+        versions = {number: get_field(factory.fetchCollation(int(number)), "version") for number in found}
+        return {f"{factory.fullyQualifiedName(int(number))} {version}" for number, version in versions.items()}
 
     def one_zero(self, number: Expression) -> Expression:
         """A floating-point number, 0.0 for -0.0, and one NaN for all."""
@@ -609,6 +653,10 @@ class Catalyst:
     def lag_of(self, value: Expression, n: int) -> Expression:
         """The value `n` rows before, as a function of a window."""
         return self.expressions.Lag(value, self.constant(n), self.null_of(value.dataType()), False)
+
+    def row_by(self, name: str, value: Expression, by: Expression) -> Expression:
+        """`max_by` or `min_by`, by the name of its class: not yet a call."""
+        return getattr(self._aggregates, name)(value, by)
 
     def _call(self, function: Expression) -> Expression:
         complete = self._aggregates.single("Complete")

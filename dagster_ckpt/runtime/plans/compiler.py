@@ -22,6 +22,7 @@ from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.constants import constants, one_row
 from dagster_ckpt.runtime.plans.groups import aggregated
 from dagster_ckpt.runtime.plans.joins import join_parts
+from dagster_ckpt.runtime.plans.keys import Key, RowColumns
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns, read_by_spark, refused
@@ -212,23 +213,35 @@ class Compiler:
     def deduplicated(self, node: Node) -> Part:
         """One row of each key. Which one SQL leaves open: the least by its columns."""
         catalyst, [child] = self.catalyst, each_of(node.children())
-        output = list(each_of(node.output()))
+        output, wanted = list(each_of(node.output())), {column_number(each) for each in each_of(node.keys())}
+        collated = [each for each in output if catalyst.is_collated(each.dataType())]
+        if len(wanted) == len(output):
+            return self.part(catalyst.deduplicated(child)) if collated else self._distinct(child, output)
+        keys = [part for each in collated if column_number(each) in wanted for part in Key(catalyst, each).columns()]
+        plain = [part for each in collated for part in Key(catalyst, catalyst.without_collation(each)).columns()]
+        leading = [(f"k{at}", each) for at, each in enumerate(keys)]
+        leading += [(f"o{at}", each) for at, each in enumerate(plain)]
+        columns = RowColumns.of(catalyst, leading, child.output(), "c")
+        own = dict(zip(columns.names[len(leading) :], output, strict=True))
+        own = {name: each for name, each in own.items() if each not in collated}
+        key_names = [*(f"k{at}" for at in range(len(keys))), *(c for c in own if column_number(own[c]) in wanted)]
+        by = [*(f"o{at}" for at in range(len(plain))), *(name for name in own if name not in key_names)]
+        rows = self.part(child).columns(columns.expressions, columns.names)
+        with naming_columns(columns.names, columns.expressions):
+            made = rows.key_by(*key_names).top(1, by=[f"{name} asc" for name in by])
+        return Part(catalyst, tuple(output), stream=made, attributes=columns.attributes)
+
+    def _distinct(self, child: Node, output: Sequence[Expression]) -> Part:
         names = [f"c{number}" for number in range(len(output))]
-        rows = self.part(child).columns(output, names)
-        wanted = {column_number(each) for each in each_of(node.keys())}
-        keys = [name for name, each in zip(names, output, strict=True) if column_number(each) in wanted]
         with naming_columns(names, output):
-            if len(keys) == len(names):
-                made = rows.distinct()
-            else:
-                by = [f"{name} asc" for name in names if name not in keys]
-                made = rows.key_by(*keys).top(1, by=by)
-        return Part(catalyst, tuple(output), stream=made, attributes=tuple(output))
+            made = self.part(child).columns(output, names).distinct()
+        return Part(self.catalyst, tuple(output), stream=made, attributes=tuple(output))
 
 
 def _as_types(catalyst: Catalyst, columns: Sequence[Expression], wanted: Sequence[Expression]) -> list[Expression]:
-    """Columns with the types of others; a constant if there are none."""
-    cast = [catalyst.cast(one, each.dataType()) for one, each in zip(columns, wanted, strict=True)]
+    """Columns with the types of others, text by its bytes; a constant if there are none."""
+    typed = (catalyst.cast(one, each.dataType()) for one, each in zip(columns, wanted, strict=True))
+    cast = list(map(catalyst.without_collation, typed))
     return cast or [catalyst.constant(1)]
 
 

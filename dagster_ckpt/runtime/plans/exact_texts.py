@@ -5,7 +5,7 @@ from typing import Any
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
 
 NESTED = ("array", "map", "struct", "variant")
-_EXACT = ("boolean", "byte", "short", "integer", "long", "float", "double", "string", "date")
+_EXACT = ("boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date")
 """Types whose values JSON has as they are. Times would lose what is below a millisecond."""
 
 

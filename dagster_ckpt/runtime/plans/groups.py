@@ -45,17 +45,24 @@ def _groups(
     keys = _Keys(catalyst, grouping, below)
     read = _Read(dict(zip(keys.names, keys.columns, strict=True)))
     called = [_Called.of(catalyst, call, read) for call in calls]
-    rows = compiler.part(below).columns(list(read.columns.values()), list(read.columns))
     every = [(each, one.call) for one in called for each in one.aggregations]
+    shown = keys.shown(read)
+    if shown:
+        every.append((agg.first(list(dict.fromkeys(shown[1:])), by=shown[0]), grouping[0]))
     aggregations = {f"a{number}": each for number, (each, _) in enumerate(every)}
     if not keys.names and not aggregations:
         aggregations = {"a0": agg.count()}  # there is one group, even of no rows
+    rows = compiler.part(below).columns(list(read.columns.values()), list(read.columns))
     with naming_columns([*read.columns, *aggregations], [*read.columns.values(), *(call for _, call in every)]):
         made = _step(rows, keys, aggregations)
         types = types_of(made, len(aggregations))
     results = [catalyst.attribute("a", type_) for type_ in types]
     rest = iter(results)
-    values = [*keys.values(), *(one.made.value([next(rest) for _ in one.aggregations]) for one in called)]
+    row = {name: catalyst.field(results[-1], at) for at, name in enumerate(dict.fromkeys(shown[1:]))}
+    values = [
+        *keys.values([row[name] for name in shown[1:]]),
+        *(one.made.value([next(rest) for _ in one.aggregations]) for one in called),
+    ]
     cast = [catalyst.cast(one, each.dataType()) for one, each in zip(values, output, strict=True)]
     named = catalyst.standing_for(cast, output)
     names = [name for name in rows_of(made).frame.columns if name != CHANGE_TYPE]
@@ -98,7 +105,9 @@ class _Keys:
         for key, own in zip(self._keys, of_keys, strict=True):
             yield from key.dependencies(own)
         plain = {
-            column_number(key.expression): own[0] for key, own in zip(self._keys, of_keys, strict=True) if len(own) == 1
+            column_number(key.expression): own[0]
+            for key, own in zip(self._keys, of_keys, strict=True)
+            if len(own) == 1 and not key.is_collated  # of texts that are one key other values may be made
         }
         defined = self._catalyst.definitions(self._below)
         for key, own in zip(self._keys, of_keys, strict=True):
@@ -109,11 +118,29 @@ class _Keys:
             if read <= plain.keys():
                 yield Dependency(frozenset(plain[number] for number in read), frozenset(own))
 
-    def values(self) -> list[Expression]:
-        """The values of the keys, in the order of the query, of the step's columns."""
-        rest = iter(self.attributes)
-        made = [key.value([next(rest) for _ in own]) for key, own in zip(self._keys, self._own, strict=True)]
+    def shown(self, read: "_Read") -> list[str]:
+        """What is read for the values of keys with a collation: a column that is there in each row, then their columns.
+
+        Of several texts that are one key a group shows those of one of its rows. Empty if no key has a collation.
+        """
+        plain = [each for key in self._keys if key.is_collated for each in self._plain(key).columns()]
+        return [read.name_of(each) for each in (self._catalyst.constant(True), *plain)] if plain else []
+
+    def values(self, shown: Sequence[Expression]) -> list[Expression]:
+        """The values of the keys, in the order of the query, of the step's columns and of what is shown of a row."""
+        rest, of_row = iter(self.attributes), iter(shown)
+        made = []
+        for key, own in zip(self._keys, self._own, strict=True):
+            columns = [next(rest) for _ in own]
+            if not key.is_collated:
+                made.append(key.value(columns))
+                continue
+            plain = self._plain(key)
+            made.append(plain.value([next(of_row) for _ in plain.columns()]))
         return [made[self._ordered.index(each)] for each in self._grouping]
+
+    def _plain(self, key: Key | SessionKey) -> Key:
+        return Key(self._catalyst, self._catalyst.without_collation(key.expression))
 
 
 @dataclass

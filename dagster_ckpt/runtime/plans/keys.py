@@ -104,12 +104,17 @@ class Key:
     def columns(self) -> list[Expression]:
         """What the step has as keys: a struct's fields, and of a type that is no key its text, which is exact.
 
-        There is one zero and one NaN, as in GROUP BY.
+        There is one zero and one NaN, as in GROUP BY. Text with a collation is compared by it, so the step has its key.
         """
         return list(self._columns(self.expression))
 
+    @property
+    def is_collated(self) -> bool:
+        """Whether texts that differ may be one key, so that `value` cannot make them again."""
+        return self.catalyst.is_collated(self.expression.dataType())
+
     def value(self, columns: Sequence[Expression]) -> Expression:
-        """The key's value, from the step's columns."""
+        """The key's value, from the step's columns, if it is not collated."""
         return self._value(self.expression.dataType(), iter(columns), whole=True)
 
     def dependencies(self, names: Sequence[str]) -> list[Dependency]:
@@ -124,7 +129,10 @@ class Key:
         return found
 
     def _columns(self, expression: Expression) -> Iterator[Expression]:
-        catalyst, type_ = self.catalyst, expression.dataType()
+        catalyst = self.catalyst
+        if str(expression.dataType().typeName()) != "struct":
+            expression = catalyst.by_collation(expression)
+        type_ = expression.dataType()
         name = str(type_.typeName())
         if name == "struct":
             yield catalyst.expressions.IsNull(expression)

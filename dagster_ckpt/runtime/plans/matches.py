@@ -22,7 +22,8 @@ def beside_matches(compiler: "Compiler", node: Node, kind: str) -> Node:
     ours, theirs = list(each_of(left.output())), list(each_of(right.output()))
     left, right = _with_a_column(catalyst, left), _with_a_column(catalyst, right)
     pairs, wanted = catalyst.joined(left, right, "Inner", condition), list(each_of(node.output()))
-    if kind == "LeftSemi" and not any(compiler.part_that_streams(each).changes for each in (left, right)):
+    collated = any(catalyst.is_collated(each.dataType()) for each in ours)  # such rows are not equal in all they have
+    if kind == "LeftSemi" and not (collated or any(compiler.part_that_streams(each).changes for each in (left, right))):
         # A row that has a match keeps it. So its rows only come, which what follows can do with less.
         own = list(each_of(left.output()))
         matched, same = catalyst.distinct(own, pairs)
@@ -71,8 +72,11 @@ def _counted(
     """The columns of distinct rows, how often each is there, how many pairs have it, and the plan with all of that."""
     yes, text = catalyst.constant(True), catalyst.type_of("string")
     no = catalyst.null_of(yes.dataType())
-    # Rows that differ in the sign of a zero are not one, as they would be in GROUP BY.
-    exact = [catalyst.cast(each, text) if str(each.dataType().typeName()) in FLOATS else each for each in own]
+    # Rows that differ in the sign of a zero, or are equal by a collation, are not one, as they would be in GROUP BY.
+    exact = [
+        catalyst.cast(each, text) if str(each.dataType().typeName()) in FLOATS else catalyst.without_collation(each)
+        for each in own
+    ]
     columns = [catalyst.alias(each, "c") for each in exact]
     branches = [
         catalyst.project([*columns, catalyst.alias(row, "row"), catalyst.alias(match, "match")], plan)

@@ -198,7 +198,7 @@ def _ordered(
             f"found={column.sql()}, type={column.dataType().simpleString()}"
         )
     if name != "struct":
-        yield column, f"{direction} nulls {'first' if nulls_first else 'last'}"
+        yield catalyst.by_collation(column), f"{direction} nulls {'first' if nulls_first else 'last'}"
         return
     yield catalyst.expressions.IsNull(column), "desc" if nulls_first else "asc"
     for number in range(len(column.dataType().fields())):
@@ -231,9 +231,7 @@ class _Rows:
     def in_any_order(self, catalyst: Catalyst) -> "_Rows":
         """The rows by whatever order: without one, all rows of a partition are one frame."""
         named = zip(self.columns.names, self.columns.expressions, strict=True)
-        found = (
-            name for name, each in named if name not in self.keys and str(each.dataType().typeName()) not in NESTED
-        )
+        found = (name for name, each in named if name not in self.keys and _has_own_order(catalyst, each))
         if (other := next(found, None)) is not None:
             return replace(self, by=[f"{other} asc"])
         same = list(zip(self.columns.names, self.columns.expressions, strict=True))
@@ -245,6 +243,12 @@ class _Rows:
         names = [*self.columns.names, *(f"v{number}" for number in range(len(more)))]
         rows = compiler.part(self.child).columns([*self.columns.expressions, *more], names)
         return rows.key_by(*self.keys) if self.keys else rows
+
+
+def _has_own_order(catalyst: Catalyst, column: Expression) -> bool:
+    """Whether a step orders rows by the column as it is."""
+    type_ = column.dataType()
+    return str(type_.typeName()) not in NESTED and not catalyst.is_collated(type_)
 
 
 def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int, ties: Ties) -> Part:

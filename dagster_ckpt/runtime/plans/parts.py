@@ -59,7 +59,7 @@ class Part:
             given, names_given = list(each_of(plan.output())), [name for name, _ in columns_of(plan.output())]
             beside = [each for name, each in zip(names_given, given, strict=True) if name == CHANGE_TYPE]
             values = [each for name, each in zip(names_given, given, strict=True) if name != CHANGE_TYPE]
-            stand = catalyst.standing_for(values, self.attributes)
+            stand = catalyst.standing_for(catalyst.with_collations_of(values, self.attributes), self.attributes)
             below = self.work(catalyst.project([*stand, *beside], plan), beside)
             aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
             return catalyst.frame(catalyst.project([*aliases, *beside], below))
@@ -74,7 +74,8 @@ class Part:
 
         If that is the output of the last step under other names, no step is added.
         """
-        made = self.columns(self.output, names)
+        # A table's text has no collation: its rows are known by their bytes.
+        made = self.columns([self.catalyst.without_collation(each) for each in self.output], names)
         if self.stream is None or self.stream.step is None:
             return made
         origins = self._origins(made, names)
@@ -110,11 +111,18 @@ class Part:
         origins = []
         for name, each in zip(names, each_of(plan.projectList()), strict=False):
             own = each.child() if self.catalyst.kind(each) == "Alias" else each
+            while self.catalyst.kind(own) == "Cast" and self._is_of_collations(own):
+                own = own.child()
             if self.catalyst.kind(own) != "AttributeReference":
                 return None
             origins.append((name, before[column_number(own)]))
         whole = sorted(name for name in before.values() if name != CHANGE_TYPE)
         return origins if sorted(own for _, own in origins) == whole else None
+
+    def _is_of_collations(self, cast: Expression) -> bool:
+        """Whether a cast between types of text changes no more than the collation."""
+        types = [each.dataType() for each in (cast, cast.child())]
+        return self.catalyst.differ_in_collations(*types)
 
 
 def changes(stream: Stream) -> bool:

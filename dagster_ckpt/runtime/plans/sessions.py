@@ -28,6 +28,11 @@ class SessionKey:
         """A row's window, and then its session's: when it starts and when it ends."""
         return [self.catalyst.field(self.expression, number) for number in range(2)]
 
+    @property
+    def is_collated(self) -> bool:
+        """A window has no text."""
+        return False
+
     def dependencies(self, names: Sequence[str]) -> list[Dependency]:
         """None: where a session starts is what it is known by, and sessions of other keys may end together."""
         return []

@@ -16,7 +16,11 @@ def text_of(catalyst: Catalyst, plan: Node) -> str:
     """What the plan does with the rows of its leaves, from the first on."""
     plan = catalyst.without_seeds(catalyst.collapsed(plan))
     labels = Labels(catalyst.function_types(plan))
-    return labels.text(_lines(catalyst, plan, catalyst.without_numbers(plan), labels))
+    text = labels.text(_lines(catalyst, plan, catalyst.without_numbers(plan), labels))
+    if "collationkey(" not in text:
+        return text
+    # Keys of other rules would stand beside those that are kept.
+    return f"{text}; keys by {', '.join(sorted(catalyst.collation_keys_in(plan)))}"
 
 
 def _lines(catalyst: Catalyst, plan: Node, without: Node, labels: Labels) -> Pieces:

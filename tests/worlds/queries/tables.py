@@ -22,6 +22,7 @@ TYPES = {
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", "UTC"),
     "wild": pa.float64(),
+    "cased": pa.string(),
 }
 VALUES: dict[str, Sequence[object]] = {
     "int": [None, 0, 1, 1, 2, 3, -1],
@@ -32,6 +33,7 @@ VALUES: dict[str, Sequence[object]] = {
     "boolean": [None, True, False],
     "timestamp": [None, *(datetime(2024, 1, 1, at, at, tzinfo=UTC) for at in (0, 1, 2, 3))],
     "wild": [None, 0.0, -0.0, 1.5, 1.5, 2.0, float("nan"), float("inf"), float("-inf")],
+    "cased": [None, "", "a", "A", "a ", "b", "B", "ab"],
 }
 COLUMNS = {
     "t0": {"k": "int", "s": "string", "d": "decimal"},
