@@ -18,7 +18,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
     next_part,
 )
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
-from dagster_ckpt.protocol.manifest.row_key import row_key
+from dagster_ckpt.protocol.manifest.row_key import HOW_TO_A_KEY, row_key
 from dagster_ckpt.protocol.transitions.renamed_columns import named_as
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
@@ -59,8 +59,8 @@ def delivered_table(
         key = None if pipeline.appends else row_key(pipeline)
         if key is None:
             raise InvalidPipelineError(
-                "the rows of this stream's table have no key, so none can be updated: deliver it with "
-                f"mode='append'. stream={stream}"
+                "the rows of this stream's table have no key, so none can be updated: deliver it with mode='append'; "
+                f"{HOW_TO_A_KEY}. stream={stream}"
             )
         return DeliveredTable(stream, pipeline.output, key, mode, schema_changes)
     columns = pipeline.output if pipeline.appends else pa.schema([*pipeline.output, *CHANGE_FIELDS])

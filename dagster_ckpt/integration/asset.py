@@ -56,6 +56,7 @@ def streaming_asset(
     moved: Mapping[str, str] | None = None,
     renamed: Mapping[str, str] | None = None,
     sources: Sequence[dg.AssetSpec] = (),
+    primary_key: str | Sequence[str] = (),
     max_epochs_per_batch: int = 100,
     name: str | None = None,
     key_prefix: str | Sequence[str] | None = None,
@@ -111,6 +112,8 @@ def streaming_asset(
       start; it may stay.
     - `sources`: what it reads outside of Dagster (a topic, a folder, a table), as external assets. Each is an upstream
       of the asset, and `build_streaming_definitions` defines it.
+    - `primary_key`: the columns that identify a row of its table, where that does not follow from the stream as from a
+      query that keeps the columns of its GROUP BY. Two rows of one key end the stream.
     - `max_epochs_per_batch`: the most epochs of an upstream that one of its epochs takes in.
 
     Options that mean what they mean for `@dg.asset`: `name`, `key_prefix`, `key`, `deps`, `ins`, `metadata`, `tags`,

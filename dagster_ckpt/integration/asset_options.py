@@ -42,6 +42,7 @@ class OwnOptions(RunOptions, total=False):
 
     sources: Sequence[dg.AssetSpec]
     renamed: Mapping[str, str] | None
+    primary_key: str | Sequence[str]
 
 
 class SharedOptions(RunOptions, total=False):

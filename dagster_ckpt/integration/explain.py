@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.integration.dagster_names import stream_name_of
-from dagster_ckpt.integration.declared.streaming_function import of_asset
+from dagster_ckpt.integration.declared.streaming_function import declared_key, of_asset
 from dagster_ckpt.operators.explained.explanation import Explanation, explained
 from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
@@ -21,6 +21,7 @@ from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourceIdentity
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.runtime.declared.declared_sources import Reader
+from dagster_ckpt.runtime.declared.primary_key import with_primary_key
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_checks import planned
@@ -65,6 +66,7 @@ def explain(
         name = stream_name_of(asset.key) if isinstance(asset, dg.AssetsDefinition) else function.__name__
         with naming(asset=name):
             stream = called(name, function, session, arguments or {}, tables)
+            stream = with_primary_key(stream, declared_key(asset))
         if unread := set(schemas or {}) - session.made.keys():
             raise InvalidPipelineError(
                 f"the asset has no declared source and no upstream of this name. names={sorted(unread)}"

@@ -16,7 +16,7 @@ from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, StateTableSpec
-from dagster_ckpt.protocol.manifest.row_key import row_key
+from dagster_ckpt.protocol.manifest.row_key import HOW_TO_A_KEY, row_key
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -39,7 +39,7 @@ def key_rows(
     if pipeline.appends or row_key(pipeline) is None:
         what = "a stream that only appends" if pipeline.appends else "a table whose rows may be equal"
         raise InvalidPipelineError(
-            f"{what} has no key to find rows by: read its table, and filter it. "
+            f"{what} has no key to find rows by: read its table, and filter it; {HOW_TO_A_KEY}. "
             f"operator={pipeline.operator}, stream={manifest.stream!r}"
         )
     operator, logged = table_operator(pipeline)

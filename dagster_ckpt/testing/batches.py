@@ -17,6 +17,7 @@ from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner
 from dagster_ckpt.runtime.declared.declared_sources import Reader
+from dagster_ckpt.runtime.declared.primary_key import with_primary_key
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
@@ -62,8 +63,9 @@ def run_batches(
     with tempfile.TemporaryDirectory(prefix="dagster-ckpt-test-") as folder:
         root = Path(folder)
         session = _BatchSession.beside(open_session(spark or local_session()), _dropped(root, batches))
-        function = _function_of(asset)
+        function, primary_key = _function_of(asset)
         stream = called(function.__name__, function, session, arguments or {}, _Tables(session, keys or {}))
+        stream = with_primary_key(stream, primary_key)
         if session.unread:
             raise InvalidPipelineError(
                 f"the asset has no declared source and no upstream of this name. names={sorted(session.unread)}"
@@ -147,12 +149,13 @@ class _Tables:
         return stream_of_rows(name, self.frame(name), self.keys.get(name))
 
 
-def _function_of(asset: object) -> Callable[..., object]:
+def _function_of(asset: object) -> tuple[Callable[..., object], tuple[str, ...]]:
+    """The streaming function, and the primary key of its asset."""
     if inspect.isfunction(asset):
-        return asset
+        return asset, ()
     from dagster_ckpt.integration.declared.streaming_function import of_asset
 
     streaming = of_asset(asset)
     if streaming is None:
         raise InvalidPipelineError(f"give a streaming asset, or a function that returns a Stream. got={asset!r}")
-    return streaming.function
+    return streaming.function, streaming.options.primary_key

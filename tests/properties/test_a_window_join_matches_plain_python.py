@@ -32,7 +32,7 @@ def windows_of(time: int, window: FixedWindow | None) -> list[tuple[int, int]]:
     return [(start, start + window.size_us) for start in range(last, time - window.size_us, -step)]
 
 
-def watermarks_of(epochs: Epochs, delays: tuple[int, int], beyond: int) -> list[int | None]:
+def watermarks_in(epochs: Epochs, delays: tuple[int, int], beyond: int) -> list[int | None]:
     """The watermark of the epoch before each, and of one more that lets everything out."""
     watermark = Watermark(delays)
     found: list[int | None] = []
@@ -125,7 +125,7 @@ def test_each_epoch_matches_plain_python(
     memory_bytes: int,
 ) -> None:
     operator = window_join(window, how)
-    watermarks = watermarks_of(epochs, delays, operator.horizon_us)
+    watermarks = watermarks_in(epochs, delays, operator.horizon_us)
     world = InDicts(operator)
     stream = Joined(operator, world, distinct, memory_bytes)
     agree(stream, epochs, watermarks, window, expected(epochs, watermarks, window, how))
@@ -152,7 +152,7 @@ def test_rows_near_the_ends_of_64_bits_are_late_or_in_their_own_windows(
     epochs: Epochs, window: FixedWindow | None, how: JoinType, delays: tuple[int, int], distinct: int
 ) -> None:
     operator = window_join(window, how)
-    watermarks = watermarks_of(epochs, delays, operator.horizon_us)
+    watermarks = watermarks_in(epochs, delays, operator.horizon_us)
     world = InDicts(operator)
     stream = Joined(operator, world, distinct)
     agree(stream, epochs, watermarks, window, expected(epochs, watermarks, window, how))
@@ -170,7 +170,7 @@ def test_so_does_the_real_engine(
     memory_limit: int,
 ) -> None:
     operator = window_join(window, how)
-    watermarks = watermarks_of(epochs, delays, operator.horizon_us)
+    watermarks = watermarks_in(epochs, delays, operator.horizon_us)
     world: World = InEngine(operator, memory_limit)
     stream = Joined(operator, world, distinct, memory_limit)
     agree(stream, epochs, watermarks, window, expected(epochs, watermarks, window, how))

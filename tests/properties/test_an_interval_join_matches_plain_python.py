@@ -36,7 +36,7 @@ def drifting(epochs: Epochs, drift: int) -> Epochs:
     ]
 
 
-def watermarks_of(epochs: Epochs, delays: tuple[int, int], beyond: int) -> list[int | None]:
+def watermarks_in(epochs: Epochs, delays: tuple[int, int], beyond: int) -> list[int | None]:
     """The watermark of the epoch before each, and of one more that lets everything out."""
     watermark = Watermark(delays)
     found: list[int | None] = []
@@ -123,7 +123,7 @@ def test_each_epoch_matches_plain_python(
 ) -> None:
     operator = interval_join(*bounds, how)
     epochs = drifting(cut, drift)
-    watermarks = watermarks_of(epochs, delays, operator.interval.horizon_us)
+    watermarks = watermarks_in(epochs, delays, operator.interval.horizon_us)
     world = InDicts(operator, piece)
     stream = Joined(operator, world, distinct, memory_bytes)
     agree(stream, epochs, watermarks, expected(epochs, watermarks, *bounds, how))
@@ -150,7 +150,7 @@ def test_rows_near_the_ends_of_64_bits_are_late_or_match_what_they_should(
     epochs: Epochs, bounds: tuple[int, int], how: JoinType, delays: tuple[int, int], distinct: int
 ) -> None:
     operator = interval_join(*bounds, how)
-    watermarks = watermarks_of(epochs, delays, operator.interval.horizon_us)
+    watermarks = watermarks_in(epochs, delays, operator.interval.horizon_us)
     world = InDicts(operator)
     agree(Joined(operator, world, distinct), epochs, watermarks, expected(epochs, watermarks, *bounds, how))
     assert set(world.held().values()) <= {0}, "everything has come out"
@@ -169,7 +169,7 @@ def test_so_does_the_real_engine(
 ) -> None:
     operator = interval_join(*bounds, how)
     epochs = drifting(cut, drift)
-    watermarks = watermarks_of(epochs, delays, operator.interval.horizon_us)
+    watermarks = watermarks_in(epochs, delays, operator.interval.horizon_us)
     world: World = InEngine(operator, memory_limit)
     stream = Joined(operator, world, distinct, memory_limit)
     agree(stream, epochs, watermarks, expected(epochs, watermarks, *bounds, how))
@@ -184,7 +184,7 @@ def test_where_nothing_is_late_the_cut_into_epochs_does_not_matter(
     for edges in ([0, len(batches)], sorted([0, len(batches), *(min(cut, len(batches)) for cut in cuts)])):
         epochs = [batches[start:end] for start, end in pairwise(edges)]
         operator = interval_join(*bounds, how)
-        watermarks = watermarks_of(epochs, (1000, 1000), operator.interval.horizon_us)
+        watermarks = watermarks_in(epochs, (1000, 1000), operator.interval.horizon_us)
         stream = Joined(operator, InDicts(operator))
         results = [
             stream.epoch(*each, watermark_us=watermark)

@@ -7,6 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from dagster_ckpt import explain, streaming_asset
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
@@ -112,3 +114,49 @@ def test_a_renamed_key_is_the_key() -> None:
     )
     rows = run_batches(renamed, {"stations": [STATIONS, then]}, keys={"stations": ["id"]}).to_pylist()
     assert rows == [{"name": "Bridge", "station": "a"}]
+
+
+@streaming_asset(primary_key=["Name"])
+def by_name(stations: Stream) -> str:
+    return "SELECT upper(name) AS name, count(*) AS n FROM stations GROUP BY upper(name), id"
+
+
+@streaming_asset(primary_key="id")
+def as_it_is(stations: Stream) -> Stream:
+    return stations.select("id", "name")
+
+
+def changes(*rows: tuple[str, str, str]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(STATIONS.schema.names, row, strict=True)) for row in rows])
+
+
+def test_a_declared_key_is_the_tables_key_as_long_as_it_is_one(spark_of_all: SparkSession) -> None:
+    schemas, keys = {"stations": STATIONS.schema}, {"stations": ["id"]}
+    assert explain(by_name, schemas=schemas, keys=keys, spark=spark_of_all).steps[-1].keys == ("name",)
+    moved = changes(("a", "North Bridge", "delete"), ("c", "North Bridge", "insert"))
+    batches = [STATIONS, moved]
+    table = run_batches(by_name, {"stations": batches}, keys=keys).to_pylist()
+    assert sorted(row["name"] for row in table) == ["NORTH BRIDGE", "SOUTH"]
+    with pytest.raises(InvalidPipelineError, match=r"several rows have one primary key.*\{'name': 'SOUTH'\}"):
+        run_batches(by_name, {"stations": [*batches, changes(("d", "South", "insert"))]}, keys=keys)
+
+
+def test_a_declared_key_that_follows_anyway_is_no_more_work_and_others_are_refused(spark_of_all: SparkSession) -> None:
+    schemas, keys = {"stations": STATIONS.schema}, {"stations": ["id"]}
+    declared, plain = (
+        explain(each, schemas=schemas, keys=keys, spark=spark_of_all) for each in (as_it_is, as_it_is_undeclared)
+    )
+    assert declared == plain
+
+    @streaming_asset(primary_key=["nmae"])
+    def wrong(stations: Stream) -> Stream:
+        return stations
+
+    with pytest.raises(InvalidPipelineError, match=r"Did you mean 'name'\? column=nmae.*asset=wrong"):
+        explain(wrong, schemas=schemas, keys=keys, spark=spark_of_all)
+    with pytest.raises(InvalidPipelineError, match=r"rows of this table only come.*primary_key=id, asset=as_it_is"):
+        explain(as_it_is, schemas={"stations": pa.schema([("id", pa.string()), ("name", pa.string())])})
+
+
+def as_it_is_undeclared(stations: Stream) -> Stream:
+    return stations.select("id", "name")

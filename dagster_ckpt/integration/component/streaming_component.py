@@ -43,6 +43,7 @@ _OPTIONS = (
     "max_epochs_per_batch",
     "moved",
     "renamed",
+    "primary_key",
     "recovery",
     "run_tags",
     "sources",
@@ -145,6 +146,12 @@ class StreamingComponent(dg.Component, dg.Model, dg.Resolvable):
         dict[str, str],
         texts_by_name("New names of columns that the steps have renamed, by the old ones.", examples=[{"old": "new"}]),
     ] = Field(default_factory=dict)
+    primary_key: Annotated[
+        list[str],
+        dg.Resolver.default(
+            description="The columns that identify a row of its table, where that follows from nothing."
+        ),
+    ] = Field(default_factory=list)
     recovery: ResolvedRecovery = None
     run_tags: Annotated[dict[str, str], texts_by_name("Tags of the Dagster runs of its job.")] = Field(
         default_factory=dict

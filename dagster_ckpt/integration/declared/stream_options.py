@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import dagster as dg
 
@@ -24,7 +24,7 @@ class StreamOptions:
     `max_epochs_per_batch` is the most epochs of an upstream that one of its epochs may take in. `tasks` is the most
     tasks that process the shards, None for as many as the cluster allows. `moved` maps the old addresses of source
     folders to the new ones, `renamed` the old names of columns. `sources` are external assets: what the stream reads
-    outside of Dagster.
+    outside of Dagster. `primary_key` are the columns that identify a row of the table; none: what follows from it.
     """
 
     mode: Mode
@@ -39,6 +39,7 @@ class StreamOptions:
     moved: Mapping[str, str]
     renamed: Mapping[str, str]
     sources: tuple[dg.AssetSpec, ...]
+    primary_key: tuple[str, ...]
 
 
 def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
@@ -55,6 +56,7 @@ def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
     moved: Mapping[str, str] | None = None,
     renamed: Mapping[str, str] | None = None,
     sources: Sequence[dg.AssetSpec] = (),
+    primary_key: str | Sequence[str] = (),
 ) -> StreamOptions:
     """The options as given to the decorator, checked. Raises `InvalidPipelineError`."""
     if autostart and mode != Mode.CONTINUOUS:
@@ -76,6 +78,7 @@ def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
         moved=_moved({} if moved is None else moved),
         renamed=_renamed({} if renamed is None else renamed),
         sources=_sources(sources),
+        primary_key=_primary_key(primary_key),
     )
 
 
@@ -94,6 +97,19 @@ def _shards(shards: int) -> int:
             f"shards={shards!r}"
         )
     return shards
+
+
+def _primary_key(given: object) -> tuple[str, ...]:
+    names: tuple[object, ...] = (given,) if isinstance(given, str) else tuple(given) if _is_list(given) else (None,)
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise InvalidPipelineError(
+            f'primary_key names columns, each once: primary_key=["station", "hour"]. primary_key={given!r}'
+        )
+    return tuple(map(str, names))
+
+
+def _is_list(given: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+    return isinstance(given, list | tuple)
 
 
 def _moved(moved: object) -> Mapping[str, str]:

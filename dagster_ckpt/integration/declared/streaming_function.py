@@ -51,6 +51,12 @@ def of_asset(asset: object) -> StreamingFunction | None:
     return of_op(asset.node_def) if isinstance(asset, dg.AssetsDefinition) and asset.is_executable else None
 
 
+def declared_key(asset: object) -> tuple[str, ...]:
+    """The primary key that an asset declares; none for a function."""
+    found = of_asset(asset)
+    return () if found is None else found.options.primary_key
+
+
 def of_op(op: object) -> StreamingFunction | None:
     """The streaming function that an op computes; None for any other op."""
     found = getattr(function_of_op(op), _ATTRIBUTE, None)

@@ -1,5 +1,7 @@
 """The tokens of a statement, read one after another."""
 
+from collections.abc import Sequence
+
 from sqlglot import Token, TokenType
 
 from dagster_ckpt.integration.sql.sql_file import Place, Statement
@@ -32,15 +34,22 @@ class Cursor:
 
     def sees(self, *words: str) -> bool:
         """Whether these keywords or signs are next."""
-        there = [self._text(token).upper() for token in self.rest[: len(words)]]
-        return there == list(words)
+        return self._tokens_for(words) is not None
 
     def accept(self, *words: str) -> bool:
         """Read these if they are next."""
-        found = self.sees(*words)
-        if found:
-            self._next += len(words)
-        return found
+        count = self._tokens_for(words)
+        self._next += count or 0
+        return count is not None
+
+    def _tokens_for(self, words: Sequence[str]) -> int | None:
+        """How many of the next tokens are these words, or None. To sqlglot several may be one, such as PRIMARY KEY."""
+        there: list[str] = []
+        for count, token in enumerate(self.rest, start=1):
+            there += self._text(token).upper().split()
+            if len(there) >= len(words):
+                return count if there == list(words) else None
+        return None
 
     def expect(self, *words: str) -> None:
         if not self.accept(*words):

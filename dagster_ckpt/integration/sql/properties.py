@@ -105,6 +105,7 @@ OPTIONS: Mapping[str, tuple[str, Callable[[Property], Any]]] = {
     "kinds": ("kinds", _set),
     "run_tags": ("run_tags", _pairs),
     "code_version": ("code_version", _text),
+    "primary_key": ("primary_key", _list),
     "pool": ("pool", _text),
 }
 """The properties that are options: the option's name, and how it is read from the property."""

@@ -57,6 +57,10 @@ def _asset(
     own = {**properties.options, "metadata": {**properties.metadata, **_metadata(table)}}
     for name, value in own.items():
         options[name] = {**(options.get(name) or {}), **value} if name in _MERGED else value
+    if table.primary_key:
+        if "primary_key" in options:
+            raise table.place.error("the primary key is given twice: leave the property out.", table=table.name)
+        options["primary_key"] = table.primary_key
     options.setdefault("code_version", _version(table, inputs, project))
     with naming(file=table.place.file, line=str(table.place.line)):
         try:

@@ -1,7 +1,7 @@
 """What each statement of a file declares: a table, a view or a source.
 
     CREATE STREAMING TABLE name [(columns)] [COMMENT '...'] [TBLPROPERTIES (...)] AS query
-    CREATE MATERIALIZED VIEW name [(columns)] [COMMENT '...'] [TBLPROPERTIES (...)] AS query
+    CREATE MATERIALIZED VIEW name [(columns, PRIMARY KEY (names))] [COMMENT '...'] [TBLPROPERTIES (...)] AS query
     CREATE TEMPORARY VIEW name [COMMENT '...'] AS query
     CREATE TEMPORARY VIEW name [(columns)] USING format [OPTIONS (...)]
     query                                               (the only one of its file, which names the view)
@@ -88,6 +88,7 @@ class SqlTable:
     properties: tuple[Property, ...]
     query: Query
     place: Place
+    primary_key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def _named_by_file(cursor: Cursor, *, alone: bool) -> SqlTable:
 
 def _table(cursor: Cursor, kind: Kind) -> SqlTable:
     cursor.accept("IF", "NOT", "EXISTS")
-    name, columns = _name(cursor), _columns(cursor)
+    name, (columns, primary_key) = _name(cursor), _columns(cursor)
     comment: str | None = None
     properties: tuple[Property, ...] = ()
     while not cursor.accept("AS"):
@@ -163,7 +164,8 @@ def _table(cursor: Cursor, kind: Kind) -> SqlTable:
             properties = (*properties, *_properties(cursor))
         else:
             raise _no_clause(cursor, kind)
-    return SqlTable(name, kind, columns, comment, properties, _query(cursor), cursor.statement.place)
+    place = cursor.statement.place
+    return SqlTable(name, kind, columns, comment, properties, _query(cursor), place, primary_key)
 
 
 def _no_clause(cursor: Cursor, kind: Kind) -> Exception:
@@ -219,15 +221,23 @@ def _name(cursor: Cursor) -> str:
     return parts[0]
 
 
-def _columns(cursor: Cursor) -> tuple[SqlColumn, ...]:
+def _columns(cursor: Cursor) -> tuple[tuple[SqlColumn, ...], tuple[str, ...]]:
+    """The columns of a table, and those of its primary key."""
     columns: list[SqlColumn] = []
+    primary_key: tuple[str, ...] = ()
     if not cursor.accept("("):
-        return ()
+        return (), ()
     while cursor.items():
         place = cursor.place
-        if cursor.sees("CONSTRAINT") or cursor.sees("PRIMARY", "KEY") or cursor.sees("FOREIGN", "KEY"):
+        if cursor.accept("PRIMARY", "KEY"):
+            if primary_key:
+                raise place.error("a table has one primary key: name all its columns there.", found="PRIMARY KEY")
+            primary_key = tuple(_names(cursor))
+            continue
+        if cursor.sees("CONSTRAINT") or cursor.sees("FOREIGN", "KEY"):
             raise place.error(
-                "nothing would enforce a constraint here: write an asset check, or a WHERE in the query.",
+                "nothing would enforce a constraint here, except PRIMARY KEY (columns): write an asset check, or a "
+                "WHERE in the query.",
                 found=cursor.shown,
             )
         name = ".".join(cursor.name())
@@ -243,7 +253,16 @@ def _columns(cursor: Cursor) -> tuple[SqlColumn, ...]:
     names = [column.name.casefold() for column in columns]
     if twice := [name for name in names if names.count(name) > 1]:
         raise cursor.place.error("a column is there twice: rename one.", column=twice[0])
-    return tuple(columns)
+    return tuple(columns), primary_key
+
+
+def _names(cursor: Cursor) -> list[str]:
+    """The names of columns in parentheses."""
+    names: list[str] = []
+    cursor.expect("(")
+    while cursor.items():
+        names.append(".".join(cursor.name()))
+    return names
 
 
 def _properties(cursor: Cursor) -> tuple[Property, ...]:

@@ -69,6 +69,7 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.column_origins import work_of_inputs
+from dagster_ckpt.runtime.declared.primary_key import with_primary_key
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.rebuild import RebuildHooks, rebuild
@@ -338,7 +339,8 @@ def _stream(
         returned = step.streaming.function(
             **parameters.arguments(step.context, spark, config, resources, upstreams, inputs)
         )
-        return stream_returned(step.stream_name, returned, spark, {**inputs, **upstreams})
+        stream = stream_returned(step.stream_name, returned, spark, {**inputs, **upstreams})
+        return with_primary_key(stream, step.streaming.options.primary_key)
 
 
 def _downstream(step: StreamStep, spark: SparkSession, folder: str | None) -> Downstream:

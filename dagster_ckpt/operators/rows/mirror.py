@@ -11,6 +11,7 @@ from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.rows.current.counted_rows import CountedRows
 from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
+from dagster_ckpt.operators.rows.current.unique_rows import UniqueRows
 from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
@@ -19,6 +20,8 @@ from dagster_ckpt.protocol.manifest.manifest import ROWS_TABLE, InputSpec, Pipel
 NAME = "mirror"
 ROWS = ROWS_TABLE
 """The state table: the stream's table."""
+UNIQUE = "unique"
+"""The parameter of a mirror whose keys the user has declared."""
 
 
 @dataclass(frozen=True)
@@ -30,23 +33,30 @@ class Mirror:
 
     @classmethod
     def build(
-        cls, keys: tuple[str, ...], source: InputSpec, where: str | None = None, *, counted: bool = False
+        cls,
+        keys: tuple[str, ...],
+        source: InputSpec,
+        where: str | None = None,
+        *,
+        counted: bool = False,
+        unique: bool = False,
     ) -> "Mirror":
         """Check the operator; raises `InvalidPipelineError`. The output has all columns but `_change_type`.
 
         `keys` identify the rows of the upstream's table (`updating_checks.row_key`). If that has rows that may be equal
-        (`counted`), they are any columns by which its rows are sent to their shards. `where` is the text of the
-        condition, or None. It is part of the fingerprint, because the kept rows would be wrong under another one. It
-        must depend on the values of a row alone.
+        (`counted`), they are any columns by which its rows are sent to their shards. `unique`: the user says that they
+        identify rows, which is checked. `where` is the text of the condition, or None. It is part of the fingerprint,
+        because the kept rows would be wrong under another one. It must depend on the values of a row alone.
         """
         updating_checks.check_changes(source.schema)
         output = pa.schema([field for field in source.schema if field.name != CHANGE_TYPE])
         pipeline_checks.check_columns(output)
         pipeline_checks.check_storable(output)
-        rows = _counted(keys, output) if counted else KeyedRows.of(ROWS, output, keys)
+        rows = _counted(keys, output) if counted else (UniqueRows if unique else KeyedRows).of(ROWS, output, keys)
+        options: dict[str, object] = {updating_checks.ROW_KEY: None} if counted else {UNIQUE: True} if unique else {}
         pipeline = Pipeline(
             operator=NAME,
-            parameters=updating_checks.parameters(where) | ({updating_checks.ROW_KEY: None} if counted else {}),
+            parameters=updating_checks.parameters(where) | options,
             inputs=(source,),
             keys=keys,
             tables=(rows.spec,),
@@ -59,7 +69,9 @@ class Mirror:
         """The same operator from its fingerprint."""
         options: dict[str, Any] = pipeline.parameters
         counted = updating_checks.ROW_KEY in options
-        return cls.build(pipeline.keys, pipeline.inputs[0], options.get(updating_checks.WHERE), counted=counted)
+        unique = bool(options.get(UNIQUE))
+        where = options.get(updating_checks.WHERE)
+        return cls.build(pipeline.keys, pipeline.inputs[0], where, counted=counted, unique=unique)
 
     @property
     def event_times(self) -> tuple[str | None, ...]:

@@ -8,6 +8,12 @@ from dagster_ckpt.protocol.manifest.manifest import ROW_KEY, Pipeline
 GROUP = "_group"
 """The key of a step without keys: always null, the same for all rows. In state tables alone."""
 
+HOW_TO_A_KEY = (
+    "a query's table has one where it keeps the columns of its GROUP BY, of a window its start, or where the asset "
+    "declares primary_key"
+)
+"""What errors say that miss a key."""
+
 
 def row_key(upstream: Pipeline) -> tuple[str, ...] | None:
     """The columns that identify the rows of an updating stream's table, or of a step's output that changes.

@@ -8,6 +8,7 @@ Reading order
     change_formats    the formats of such changes, brought into one form
     declared_sources  sources declared by name
     queries           DataFrames for which Spark would keep state, as steps
+    primary_key       a key that the user declares for the table
     row_work          what Spark does with the rows of a table one by one
     moments           expressions that have another value at each start, or in each epoch
     arrow_plan        whether a task can do what Spark does between two steps

@@ -32,7 +32,7 @@ _IS_PUT = "_is_put"
 _OFFSET = "offset"
 """Kafka's number of a record in its partition."""
 _VALUE = "value"
-_UNREADABLE = "_unreadable"
+_UNREADABLE = "_query_error"
 """Whether the JSON of an event could not be parsed."""
 
 

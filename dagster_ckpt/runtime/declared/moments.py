@@ -24,7 +24,7 @@ def moment_in(kind: str, part: Any) -> str | None:
     if kind in OF_THE_MOMENT:
         return str(part.sql())
     if kind == "Literal":
-        written = _written(part) if _is_time(part) else None
+        written = _source_text(part) if _is_time(part) else None
         typed = None if written is None else _TYPED.match(written)
         return written if written and typed and _SPECIAL.match(written, typed.end()) else None
     if kind == "Cast" and _is_time(part):
@@ -39,7 +39,7 @@ def _is_time(part: Any) -> bool:
     return str(part.dataType().typeName()) in _TYPES
 
 
-def _written(part: Any) -> str | None:
+def _source_text(part: Any) -> str | None:
     """The text that an expression was parsed from, where Spark knows it."""
     origin = part.origin()
     text, start, stop = origin.sqlText(), origin.startIndex(), origin.stopIndex()

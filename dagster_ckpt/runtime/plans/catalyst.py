@@ -176,7 +176,7 @@ class Catalyst:
         """The expressions of a node, and those within them."""
         return (part for each in each_of(node.expressions()) for part in nodes(each))
 
-    def watermarks_of(self, plan: Node) -> tuple[str, ...]:
+    def watermarks_in(self, plan: Node) -> tuple[str, ...]:
         """The watermarks in a plan, each as its column and its delay."""
         if not self.has_any(plan, "EVENT_TIME_WATERMARK"):
             return ()

@@ -25,7 +25,7 @@ from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work
-from dagster_ckpt.runtime.plans.refusals import located, naming_columns, read_by_spark, refused
+from dagster_ckpt.runtime.plans.refusals import located, naming_columns, query_errors, refused
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
 from dagster_ckpt.runtime.plans.subqueries import without_scalar_subqueries
 from dagster_ckpt.runtime.spark.session import as_active
@@ -66,7 +66,7 @@ def stream_of_sql(
         frame.createOrReplaceTempView(name)
 
     def read(catalyst: Catalyst) -> Node:
-        with read_by_spark(catalyst.views):
+        with query_errors(catalyst.views):
             return catalyst.of_sql(text)
 
     return _compiled(session, read)
@@ -85,7 +85,7 @@ def _stream_of_plan(catalyst: Catalyst, plan: Node) -> Stream:
     with located(catalyst, plan):
         check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)
-    watermarks = catalyst.watermarks_of(plan)
+    watermarks = catalyst.watermarks_in(plan)
     plan = without_scalar_subqueries(catalyst, catalyst.rewritten(plan))
     if not plan.isStreaming():
         raise InvalidPipelineError(

@@ -58,7 +58,7 @@ class RefusedAtError(InvalidPipelineError):
 
 
 @contextmanager
-def read_by_spark(tables: Callable[[], Iterable[str]]) -> Iterator[None]:
+def query_errors(tables: Callable[[], Iterable[str]]) -> Iterator[None]:
     """Within it what Spark says against the text of a query is an `InvalidPipelineError`, with its line.
 
     `tables` gives the names that the text may have meant.
@@ -72,12 +72,12 @@ def read_by_spark(tables: Callable[[], Iterable[str]]) -> Iterator[None]:
     try:
         yield
     except AnalysisException as error:
-        raise _unreadable(error, tables) from None  # its cause would be shown with Spark's whole plan
+        raise _query_error(error, tables) from None  # its cause would be shown with Spark's whole plan
     finally:
         logger.removeFilter(is_of_another_thread)
 
 
-def _unreadable(error: AnalysisException, tables: Callable[[], Iterable[str]]) -> InvalidPipelineError:
+def _query_error(error: AnalysisException, tables: Callable[[], Iterable[str]]) -> InvalidPipelineError:
     whole = str(error)
     reason = " ".join(_LINE.sub("", whole.strip().split("\n\n")[0].split(";\n")[0]).split()).rstrip("; ")
     near = ""

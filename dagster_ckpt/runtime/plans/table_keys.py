@@ -22,16 +22,16 @@ def key_among(
     """
     of_use = set(key).union(*(each.by for each in dependencies))
     chosen = [column for column in there if column in of_use]
-    if not set(key) <= _determined(chosen, dependencies):
+    if not set(key) <= _closure(chosen, dependencies):
         return None
     for column in reversed(chosen):
         fewer = [each for each in chosen if each != column]
-        if set(key) <= _determined(fewer, dependencies):
+        if set(key) <= _closure(fewer, dependencies):
             chosen = fewer
     return tuple(there[column] for column in chosen)
 
 
-def _determined(columns: Iterable[str], dependencies: Sequence[Dependency]) -> set[str]:
+def _closure(columns: Iterable[str], dependencies: Sequence[Dependency]) -> set[str]:
     found, before = set(columns), -1
     while len(found) > before:
         before = len(found)

@@ -3,5 +3,6 @@
 Reading order
 
     keyed_rows    one row of each key
+    unique_rows   one row of each key that the user has declared, which is checked
     counted_rows  rows without a unique key, each with a count
 """

@@ -114,6 +114,7 @@ def test_each_option_of_a_streaming_asset_is_an_attribute() -> None:
         "max_epochs_per_batch": 7,
         "moved": {"/old": "/new"},
         "renamed": {"carrier": "airline"},
+        "primary_key": ["airline", "day"],
         "run_tags": {"team": "shop"},
     }
     recovery = {"max_attempts": 2, "same_error_max": 2, "backoff": "1s", "backoff_max": "1min", "lease_timeout": "9s"}

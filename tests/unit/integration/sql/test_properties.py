@@ -31,6 +31,7 @@ def test_each_property_is_an_option_of_its_type() -> None:
         "dagster_ckpt.run_tags": "team=shop",
         "dagster_ckpt.code_version": "7",
         "dagster_ckpt.pool": "spark",
+        "dagster_ckpt.primary_key": "station, hour",
         "dagster_ckpt.recovery.max_attempts": "9",
         "dagster_ckpt.recovery.backoff": "1s",
         "dagster_ckpt.reads": "orders, db.buyers",
@@ -52,6 +53,7 @@ def test_each_property_is_an_option_of_its_type() -> None:
         "run_tags": {"team": "shop"},
         "code_version": "7",
         "pool": "spark",
+        "primary_key": ["station", "hour"],
         "recovery": Recovery(max_attempts=9, backoff="1s"),
     }
     assert read.reads == ("orders", "db.buyers")

@@ -275,3 +275,33 @@ def test_the_text_of_a_view_is_looked_at_too() -> None:
 def test_what_spark_may_make_something_of_is_left_to_it(query: str) -> None:
     totals = "CREATE TEMPORARY VIEW totals AS SELECT count(*) AS n FROM orders;"
     streaming_sql(f"{totals}{view(query)}", sources={"orders": RAW})
+
+
+def test_a_primary_key_is_declared_among_the_columns_or_as_a_property() -> None:
+    by_columns = (
+        "CREATE MATERIALIZED VIEW v (buyer STRING, `the day` DATE, PRIMARY KEY (buyer, `the day`)) AS FROM orders"
+    )
+    by_property = (
+        "CREATE MATERIALIZED VIEW v TBLPROPERTIES ('dagster_ckpt.primary_key' = 'buyer, the day') AS FROM orders"
+    )
+    for text in (by_columns, by_property):
+        [asset] = streaming_sql(text, sources={"orders": RAW})
+        assert streaming(asset).options.primary_key == ("buyer", "the day")
+    alone = "CREATE MATERIALIZED VIEW v (PRIMARY KEY (buyer)) AS SELECT * FROM orders"
+    [asset] = streaming_sql(alone, sources={"orders": RAW})
+    assert streaming(asset).options.primary_key == ("buyer",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("(a INT, PRIMARY KEY (a), PRIMARY KEY (b)) AS", "one primary key"),
+        ("(a INT, PRIMARY KEY (a, a)) AS", "names columns, each once"),
+        ("(PRIMARY KEY (a)) TBLPROPERTIES ('dagster_ckpt.primary_key' = 'a') AS", "given twice"),
+        ("(a INT, CONSTRAINT c CHECK (a > 1)) AS", r"except PRIMARY KEY \(columns\)"),
+        ("(a INT, FOREIGN KEY (a) REFERENCES b) AS", r"except PRIMARY KEY \(columns\)"),
+    ],
+)
+def test_other_constraints_and_a_second_key_are_refused_with_the_line(text: str, said: str) -> None:
+    with pytest.raises(InvalidPipelineError, match=rf"{said}.*file=<text>, line=1"):
+        streaming_sql(f"CREATE MATERIALIZED VIEW v {text} SELECT * FROM orders", sources={"orders": RAW})

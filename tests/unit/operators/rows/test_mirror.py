@@ -87,6 +87,55 @@ def test_rows_that_may_be_equal_are_counted(tasks: Any) -> None:
     assert bag_of(one.table()) == bag_of([row("a", 1), row("a", 5), row(None, 2)])
 
 
+def declared() -> Stream:
+    return Stream(Mirror.build(("k",), InputSpec((), SCHEMA), unique=True), distinct=1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_a_declared_key_has_the_row_that_comes_whatever_goes_before_or_behind_it(size: int) -> None:
+    """Rows are not updated by this key: one goes and another comes, each for reasons of its own."""
+    for rows in permutations([("-", "a", 1.0), ("+", "a", 2.0), ("-", "b", 1.0), (">", "c", 3.0), ("<", "d", 1.0)]):
+        one = declared()
+        table = replayed([], one.epoch(batch(("+", "a", 1), ("+", "b", 1), (">", "d", 1))))
+        changes = one.epoch(*(batch(*rows[start : start + size]) for start in range(0, 5, size)))
+        assert in_any_order(changes) == in_any_order(
+            [change("<", "a", 1), change(">", "a", 2), change("-", "b", 1), change("+", "c", 3), change("-", "d", 1)]
+        )
+        assert in_any_order(one.table()) == in_any_order(replayed(table, changes)), rows
+        assert one.held() == {"rows": 2}
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        [[("+", "a", 1), ("+", "a", 2)]],
+        [[("+", "a", 1)], [("+", "a", 2)]],
+        [[("+", "a", 1)], [(">", "a", 1)]],
+        [[("+", None, 1)], [("+", None, 2), ("-", None, 1), ("+", None, 3)]],
+        [[("+", "a", 1)], [("-", "a", 1), ("+", "a", 2), ("+", "b", 1)], [("+", "b", 3)]],
+    ],
+)
+def test_two_rows_of_a_declared_key_are_an_error_that_names_it(
+    epochs: list[list[tuple[str, str | None, float]]],
+) -> None:
+    *before, last = epochs
+    for order in permutations(last):
+        one = declared()
+        for rows in before:
+            one.epoch(batch(*rows))
+        with pytest.raises(
+            InvalidPipelineError, match=r"several rows have one primary key.*keys=\[\{'k': .*\}\], rows=2"
+        ):
+            one.epoch(*(batch(row) for row in order))
+
+
+def test_a_mirror_of_a_declared_key_is_the_same_from_its_fingerprint() -> None:
+    unique = Mirror.build(("k",), InputSpec((), SCHEMA), "v > 0", unique=True)
+    assert from_pipeline(unique.pipeline).pipeline == unique.pipeline
+    assert row_key(unique.pipeline) == ("k",)
+    assert breaking_changes(mirror("v > 0").pipeline, unique.pipeline)
+
+
 def test_a_row_that_goes_and_is_not_there_is_nothing() -> None:
     one = stream()
     one.epoch(batch(("+", "a", 1)))
