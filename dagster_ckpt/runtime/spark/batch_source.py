@@ -35,6 +35,8 @@ STORE, STREAM, EPOCH, AS_OF = "store", "stream", "epoch", "asOf"
 CHANGES_AFTER, CHANGES_UNTIL, COLUMNS, TASKS = "changesAfter", "changesUntil", "columns", "numPartitions"
 VERSION = "version"
 """The version of the manifest that shows the epoch: `SparkReader` has found it before."""
+NONCE = "nonce"
+"""The epoch's nonce, likewise: a DataFrame may be read long after it was loaded."""
 _OPTIONS = (STORE, STREAM, EPOCH, AS_OF, CHANGES_AFTER, CHANGES_UNTIL, COLUMNS, TASKS)
 
 
@@ -79,7 +81,7 @@ def chosen(options: Mapping[str, str], storage_options: Mapping[str, object]) ->
     Raises `InvalidPipelineError` for an unknown stream, epoch, column or option, and for options that conflict.
     """
     given = {name.lower(): value for name, value in options.items()}
-    unknown = given.keys() - {name.lower() for name in (*_OPTIONS, VERSION)}
+    unknown = given.keys() - {name.lower() for name in (*_OPTIONS, VERSION, NONCE)}
     missing = [name for name in (STORE, STREAM) if name not in given]
     if unknown or missing:
         raise InvalidPipelineError(
@@ -103,6 +105,12 @@ def _table(address: StoreAddress, history: StreamHistory, given: Mapping[str, st
     shown = None if version is None else history.find_version(Version(version))
     if shown is None or shown.epoch != epoch:
         shown = history.manifest(epoch, given.get(AS_OF.lower()))
+    if given.get(NONCE) not in (None, shown.epoch_nonce):
+        raise InvalidPipelineError(
+            "the stream was restored from a backup since this table was loaded, and has another epoch of that number: "
+            f"load it again. epoch={epoch} ({given[NONCE]}), there={shown.epoch} ({shown.epoch_nonce}), "
+            f"stream={history.name!r}"
+        )
     tasks = parts_of(shown)
     return Chosen(
         address, history.name, (table_alone(shown),), changes=False, schema=shown.pipeline.output, tasks=tasks

@@ -14,6 +14,7 @@ from dagster_ckpt.runtime.spark.batch_source import (
     CHANGES_UNTIL,
     COLUMNS,
     EPOCH,
+    NONCE,
     STORE,
     STREAM,
     VERSION,
@@ -101,5 +102,6 @@ class SparkReader:
             [shown] = found.manifests
             # Spark reads the store again: for the same manifest, even if its epoch was retired a moment before.
             given |= {EPOCH: str(shown.epoch), VERSION: str(shown.version)}
+            given |= {} if shown.epoch_nonce is None else {NONCE: shown.epoch_nonce}
             given.pop(AS_OF, None)
         return self._spark.read.format(FORMAT).options(**given).load()
