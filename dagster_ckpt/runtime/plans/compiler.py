@@ -215,15 +215,15 @@ class Compiler:
         catalyst, [child] = self.catalyst, each_of(node.children())
         output, wanted = list(each_of(node.output())), {column_number(each) for each in each_of(node.keys())}
         collated = [each for each in output if catalyst.is_collated(each.dataType())]
-        if len(wanted) == len(output):
+        if all(column_number(each) in wanted for each in output):
             return self.part(catalyst.deduplicated(child)) if collated else self._distinct(child, output)
         keys = [part for each in collated if column_number(each) in wanted for part in Key(catalyst, each).columns()]
         plain = [part for each in collated for part in Key(catalyst, catalyst.without_collation(each)).columns()]
         leading = [(f"k{at}", each) for at, each in enumerate(keys)]
         leading += [(f"o{at}", each) for at, each in enumerate(plain)]
         columns = RowColumns.of(catalyst, leading, child.output(), "c")
-        own = dict(zip(columns.names[len(leading) :], output, strict=True))
-        own = {name: each for name, each in own.items() if each not in collated}
+        pairs = zip(columns.names, columns.attributes, strict=True)
+        own = {name: each for name, each in list(pairs)[len(leading) :] if each not in collated}
         key_names = [*(f"k{at}" for at in range(len(keys))), *(c for c in own if column_number(own[c]) in wanted)]
         by = [*(f"o{at}" for at in range(len(plain))), *(name for name in own if name not in key_names)]
         rows = self.part(child).columns(columns.expressions, columns.names)
