@@ -11,6 +11,7 @@ from dagster_ckpt.cli.request import Request, as_of_time, asked, at_epoch, at_on
 from dagster_ckpt.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from dagster_ckpt.history import WriterInfo
@@ -298,18 +299,62 @@ def rebuild(request: Request, stream: str, options: tuple[str, ...], *, pace: fl
     two dashes, such as `-- -w workspace.yaml`. The Dagster run works on its own: see how far it is with
     `dagster-ckpt show STREAM/~rebuild-1`.
     """
+    history = request.store.stream(stream)
+    newest = history.latest()
+    confirm(f"Rebuild {history.name}, and switch over from epoch {newest.epoch} or a later one?", yes=yes)
+    _launch(history.name, {"rebuild": True} | ({} if pace is None else {"rebuild_pace": pace}), options)
+    click.echo(f"The rebuild of {history.name} is launched.")
+
+
+@click.command("restart-steps")
+@click.argument("stream")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTION...]")
+@unasked
+@asked
+def restart_steps(request: Request, stream: str, options: tuple[str, ...], *, yes: bool) -> None:
+    """Start STREAM with changed steps, which begin with the tables of the steps before them.
+
+    The Dagster run has `restart_steps` in its run config. It is launched as that of `rebuild` is: give what `dagster
+    job launch` needs behind two dashes, such as `-- -w workspace.yaml`.
+    """
+    history = request.store.stream(stream)
+    newest = history.latest()
+    confirm(f"Start changed steps of {history.name} over, after epoch {newest.epoch}?", yes=yes)
+    _launch(history.name, {"restart_steps": True}, options)
+    click.echo(f"A run of {history.name} with changed steps is launched.")
+
+
+@click.command("from-epoch")
+@click.argument("stream")
+@click.argument("epoch", type=argument_values.number)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTION...]")
+@unasked
+@asked
+def from_epoch(request: Request, stream: str, epoch: int, options: tuple[str, ...], *, yes: bool) -> None:
+    """Start STREAM from a retained or pinned EPOCH, with the deployed code; 0: from the sources' beginning.
+
+    The Dagster run has `from_epoch` in its run config, and rolls back when it opens the stream: unlike `rollback`, it
+    takes code that the newest epoch does not fit. It is launched as that of `rebuild` is: give what `dagster job
+    launch` needs behind two dashes, such as `-- -w workspace.yaml`.
+    """
+    from dagster_ckpt.cli import confirmation
+
+    history = request.store.stream(stream)
+    if not yes:
+        confirm(confirmation.rollback(history, epoch), yes=yes)
+    _launch(history.name, {"from_epoch": epoch}, options)
+    click.echo(f"A run of {history.name} from epoch {epoch} is launched.")
+
+
+def _launch(stream: str, config: Mapping[str, object], options: Sequence[str]) -> None:
+    """Launch the stream's job with this config of its op, in another process: this one knows no Dagster."""
     import json
     import subprocess
     import sys
 
-    history = request.store.stream(stream)
-    newest = history.latest()
-    confirm(f"Rebuild {history.name}, and switch over from epoch {newest.epoch} or a later one?", yes=yes)
-    config = {"rebuild": True} | ({} if pace is None else {"rebuild_pace": pace})
-    launch = [sys.executable, "-m", "dagster_ckpt.integration.launch", history.name, json.dumps(config), *options]
-    if subprocess.run(launch, check=False).returncode:
-        raise click.ClickException(f"Dagster did not launch the job. Nothing has changed. stream={history.name}")
-    click.echo(f"The rebuild of {history.name} is launched.")
+    words = [sys.executable, "-m", "dagster_ckpt.integration.launch", stream, json.dumps(config), *options]
+    if subprocess.run(words, check=False).returncode:
+        raise click.ClickException(f"Dagster did not launch the job. Nothing has changed. stream={stream}")
 
 
-COMMANDS = (rollback, savepoint, pin, unpin, fork, gc, drain, unsubscribe, reshard, rebuild)
+COMMANDS = (rollback, savepoint, pin, unpin, fork, gc, drain, unsubscribe, reshard, rebuild, restart_steps, from_epoch)

@@ -27,7 +27,7 @@ def test_a_run_with_the_option_adds_a_step_that_has_all_rows(place: Place) -> No
     for path in place.inbox.iterdir():
         path.unlink()
     refused = failure_of(place.run(of_two_steps(place)))
-    assert "with restart_steps: true in the run config they start over" in refused
+    assert "restart_steps: true in the run config, they start over" in refused
     assert "steps that keep their state: step 1 (aggregate); that start over: step 2 (aggregate)" in refused
     assert place.run(of_two_steps(place), run_config=RESTART).success
     assert sorted(map(tuple, place.history().read().to_pandas().to_numpy().tolist())) == [(1, 1, 3), (2, 1, 3)]

@@ -35,22 +35,32 @@ def url(tmp_path: Path) -> str:
     return (tmp_path / "store").as_uri()
 
 
-def test_the_streams_job_is_launched_with_the_request(tmp_path: Path, url: str) -> None:
+REQUESTS = {
+    "rebuild": (["flights/delays", "--pace", "0.5"], {"rebuild": True, "rebuild_pace": 0.5}),
+    "restart-steps": (["flights/delays"], {"restart_steps": True}),
+    "from-epoch": (["flights/delays", "0"], {"from_epoch": 0}),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_streams_job_is_launched_with_the_request(tmp_path: Path, url: str, name: str) -> None:
+    arguments, config = REQUESTS[name]
     home = tmp_path / "home"
     home.mkdir()
     (home / "dagster.yaml").write_text(QUEUED)
     location = tmp_path / "definitions.py"
     location.write_text(LOCATION.format(url=url))
-    words = ["--store", url, "rebuild", "flights/delays", "--pace", "0.5", "--yes", "--", "-f", str(location)]
+    words = ["--store", url, name, *arguments, "--yes", "--", "-f", str(location)]
     environment = {"DAGSTER_HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2])}
     ran = subprocess.run(
         [sys.executable, "-m", "dagster_ckpt.cli", *words], env=environment, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "The rebuild of flights/delays is launched." in ran.stdout
+    assert "flights/delays" in ran.stdout
+    assert "launched." in ran.stdout
     [run] = dg.DagsterInstance.from_config(str(home)).get_runs()
     assert (run.job_name, run.status) == ("flights__delays_job", dg.DagsterRunStatus.QUEUED)
-    assert run.run_config == {"ops": {"flights__delays": {"config": {"rebuild": True, "rebuild_pace": 0.5}}}}
+    assert run.run_config == {"ops": {"flights__delays": {"config": config}}}
 
 
 def test_where_dagster_does_not_launch_it_the_command_says_so(tmp_path: Path, url: str) -> None:

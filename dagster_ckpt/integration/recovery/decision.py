@@ -245,7 +245,8 @@ def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
         # Not for ever: Dagster's daemon may give up (a run without a job origin, an ended backfill) and leave its mark.
         return Verdict("Dagster's run retries retry it")
     if run.unfit:
-        return Verdict("its pipeline is invalid: fix it and start the stream again")
+        why = "" if run.error is None else f" ({run.error})"
+        return Verdict(f"its pipeline is invalid: fix it and start the stream again{why}")
     if not run.opened and lease is not None and lease.lives:
         return Verdict("another writer of it is live")
     if run.passed_over or (run.opened and lease is not None and lease.finished):

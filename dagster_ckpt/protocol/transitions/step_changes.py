@@ -118,7 +118,10 @@ class StepChange:
     def advice(self) -> str:
         """What to do about the change, as a part of a sentence; empty where steps make no difference."""
         if self.can_restart:
-            return f"with restart_steps: true in the run config they start over ({self.text()}); "
+            return (
+                "with dagster-ckpt restart-steps, or restart_steps: true in the run config, they start over "
+                f"({self.text()}); "
+            )
         if not self.kept:
             return ""
         return f"no step can be kept: {', and '.join(self.obstacles())}; "

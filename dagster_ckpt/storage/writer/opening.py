@@ -336,10 +336,11 @@ def _pipeline(chain: ManifestChain, newest: Manifest, shown: Manifest, opening: 
     stops = f"what reads the stream would have to begin again: {', '.join(sorted(readers))}; " if readers else ""
     raise IncompatibleStateError(
         f"the pipeline changed and no longer fits the state of epoch {shown.epoch}: {'; '.join(changes)}. "
-        f"Change it back; {stops}{change.advice()}"
+        f"To make its table again with this code, beside the old one until it has caught up: dagster-ckpt rebuild "
+        f"{shown.stream}. Or change it back; {stops}{change.advice()}"
         'if a source\'s folder or bucket has moved, set moved={"old": "new"}; if a column has another name, set '
         'renamed={"old": "new"}; or start again '
-        "from the sources' beginning with rollback(0) (run config: from_epoch: 0); "
+        f"from the sources' beginning with dagster-ckpt from-epoch {shown.stream} 0 (run config from_epoch: 0); "
         f"or keep the old stream and start a new one with fork(..., epoch=0). stream={shown.stream}"
     )
 

@@ -403,7 +403,12 @@ def test_a_pipeline_that_does_not_fit_its_state_is_refused_with_what_changed_and
     closed(world, a_history(world))
     with pytest.raises(IncompatibleStateError) as caught:
         world.open(an_opening("run-2", pipeline=replace(PIPELINE, keys=("origin",))))
-    for word in ["the key was carrier, now it is origin", "rollback(0)", "fork(..., epoch=0)", "from_epoch: 0"]:
+    for word in [
+        "the key was carrier, now it is origin",
+        "dagster-ckpt rebuild flights",
+        "fork(..., epoch=0)",
+        "from_epoch: 0",
+    ]:
         assert word in str(caught.value)
 
 
