@@ -19,6 +19,7 @@ Reading order
     spark_checkpoint  Spark's checkpoint folder, built from the manifest
     spark_errors      Spark's errors as ours: with the asset and what to do
     seen_files        the files that a source has read, as Spark's checkpoint spells them
+    read_ranges       the offsets and files of a micro-batch, for errors about its rows
     watermarks        how each input moves the watermark
     collector_thread  garbage collection in the background
 """

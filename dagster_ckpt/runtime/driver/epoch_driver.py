@@ -39,11 +39,13 @@ from dagster_ckpt.runtime.driver.epoch_job import EpochJob, JobOutcome
 from dagster_ckpt.runtime.driver.executor_files import ExecutorFiles
 from dagster_ckpt.runtime.driver.initial_tables import refuse_other_tables
 from dagster_ckpt.runtime.driver.job_status import JobProgress
+from dagster_ckpt.runtime.driver.read_ranges import read_ranges
 from dagster_ckpt.runtime.driver.seen_files import refuse_files_read_twice
 from dagster_ckpt.runtime.driver.spark_checkpoint import Advance, SparkCheckpoint
 from dagster_ckpt.runtime.driver.watermarks import Watermarks
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, merged
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, Sent
+from dagster_ckpt.runtime.task.row_intake import NULL_ROWS
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
@@ -122,7 +124,12 @@ class EpochDriver:
         for advance in advances:
             refuse_files_read_twice(setup.asset, advance.files)
         self.commit_initial_positions()
-        acks = self._acks(frame, assignments)
+        try:
+            acks = self._acks(frame, assignments)
+        except (CheckpointDeclinedError, InvalidPipelineError) as error:
+            # It may be the fault of a row, which the task knows, but not where it comes from.
+            read = read_ranges(self._known_positions(), advances)
+            raise (type(error)(f"{error}, read={read}") if read else error) from error.__cause__
         positions = setup.checked(self._known_positions(), self._positions(advances))
         made = self._made(acks, positions, batch_id, began_ms)
         self._last_batch, self._offsets = batch_id, setup.checkpoint.offsets(batch_id)
@@ -404,7 +411,7 @@ def _counted(acks: Iterable[ShardAck], last_step: int) -> Mapping[str, int]:
     counted: Counter[str] = Counter()
     for ack in acks:
         is_last = ack.step == last_step
-        counted.update({name: n for name, n in ack.counters if is_last or name in COUNTED_IN_ANY_STEP})
+        counted.update({name: n for name, n in ack.counters if is_last or name in {*COUNTED_IN_ANY_STEP, NULL_ROWS}})
     return counted
 
 

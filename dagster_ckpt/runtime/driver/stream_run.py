@@ -73,6 +73,7 @@ from dagster_ckpt.runtime.task.dataflow import (
     shard_replies_of_own_epoch,
 )
 from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
+from dagster_ckpt.runtime.task.row_intake import NULL_ROWS
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import check_cache
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
@@ -95,6 +96,11 @@ _RETRIED = "%s failed and is tried again. asset=%s, failure=%s of %s tolerated, 
 _CHANGED = (
     "the code of these functions has changed: rows that were there before keep what the old code made of them. To have "
     "them made by the new code, rebuild the stream: dagster-ckpt rebuild. epoch=%s, asset=%s, functions=%s"
+)
+_NULLS = (
+    "rows have nothing but nulls, as Spark makes them of malformed records (mode PERMISSIVE). They count like any "
+    "other row; this is said once. To keep such records apart, see the page on reading files. rows=%s, epoch=%s, "
+    "asset=%s"
 )
 _TICK_S = 0.2
 _CANCEL_S_MAX = 10.0
@@ -187,6 +193,7 @@ class _Run:
         self._replies = job.stream.frame.sparkSession.sparkContext.accumulator([], Replies())
         self._files: ExecutorFiles | None = None
         self._slow_since: tuple[Epoch, int] | None = None
+        self._warned_of_nulls = False
         self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
         self._end = end
         self._topics = Topics(job.asset, checked.sources, job.stream.frame.sparkSession, hooks.on_skipped)
@@ -490,6 +497,9 @@ class _Run:
 
     def _committed(self, epoch: CommittedEpoch) -> None:
         self._plans.saw(epoch.manifest)
+        if (rows := epoch.counters.get(NULL_ROWS, 0)) and not self._warned_of_nulls:
+            self._warned_of_nulls = True
+            _LOG.warning(_NULLS, rows, epoch.manifest.epoch, self._job.asset)
         self._hooks.on_commit(epoch)
         self._upstreams.committed(epoch.manifest)
         self._topics.committed(epoch.manifest)

@@ -16,7 +16,13 @@ import pyarrow as pa
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CorruptStateError, InvalidPipelineError
+from dagster_ckpt.errors import (
+    CheckpointDeclinedError,
+    CheckpointError,
+    CorruptStateError,
+    InvalidPipelineError,
+    OutsideCodeError,
+)
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.partial_aggregate import partial_aggregate
@@ -241,7 +247,7 @@ def _of_this_host() -> Iterator[None]:
     """What cannot work in here is this host's fault: the driver has opened the store. Another try may go elsewhere."""
     try:
         yield
-    except InvalidPipelineError as error:
+    except (InvalidPipelineError, OutsideCodeError) as error:
         raise CheckpointDeclinedError(f"{error}, host={socket.gethostname()}") from error
 
 

@@ -1,15 +1,24 @@
 """A task's input rows: in chunks of bounded size, counted, with the wait for them measured."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.lsm.columns import flat, flatten
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.lsm.columns import flat, flatten, mask_of
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.shared.event_time_range import newest_us
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
+
+NULL_ROWS = "null_rows"
+"""The counter of rows of sources that have nothing but nulls, as Spark makes them of malformed records."""
+
+_SHOWN_BYTES = 20
+"""How much of a text an error shows, before and after the first byte that is wrong."""
 
 
 def chunks_of(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.Table]:
@@ -56,6 +65,7 @@ class Intake:
         self._began_ms = clock.monotonic_ms()
         self._waited_ms = 0
         self.rows = 0
+        self.null_rows = 0
         self._greatest_us: list[int | None] = [None for _ in event_times]
 
     @property
@@ -80,13 +90,72 @@ class Intake:
             self.rows += chunk.num_rows
             yield chunk
 
+    @property
+    def counters(self) -> tuple[tuple[str, int], ...]:
+        """What is counted of rows besides how many there are; nothing where that is 0."""
+        return ((NULL_ROWS, self.null_rows),) if self.null_rows else ()
+
     def see(self, number: int, rows: pa.Table) -> None:
-        """Record the event times of rows of one input."""
+        """Check rows of one input, which a source has given, and record their event times.
+
+        Raises `InvalidPipelineError` for text that is not valid UTF-8.
+        """
+        check_text(rows)
+        self.null_rows += null_rows(rows)
         column = self._columns[number]
         if column is None:
             return
         known = [us for us in (self._greatest_us[number], newest_us(rows.column(column))) if us is not None]
         self._greatest_us[number] = max(known, default=None)
+
+
+def check_text(rows: pa.Table) -> None:
+    """Raise `InvalidPipelineError` for text that is not valid UTF-8: no reader of the table takes it.
+
+    A cast of bytes to a string checks nothing in Spark. ASCII costs one pass over the bytes: 3 ms for 32 MB.
+    """
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        for array in column.chunks:
+            if _may_be_invalid(array):
+                try:
+                    array.validate(full=True)
+                except pa.ArrowInvalid as error:
+                    raise InvalidPipelineError(
+                        "text is not valid UTF-8: decode the bytes as what they are, such as decode(value, "
+                        "'ISO-8859-1'), or replace what is invalid with make_valid_utf8 before it comes here. "
+                        f"column={name}, value={_first_invalid(array)}"
+                    ) from error
+
+
+def null_rows(rows: pa.Table) -> int:
+    """How many rows have nothing but nulls."""
+    if not rows.num_columns or any(column.null_count == 0 for column in rows.columns):
+        return 0
+    nulls = (mask_of(pc.is_null(flat(column))) for column in rows.columns)
+    return int(np.count_nonzero(reduce(np.logical_and, nulls)))
+
+
+def _may_be_invalid(array: pa.Array) -> bool:
+    """Whether the array has text with other characters than those of ASCII."""
+    kinds, type_ = pa.types, array.type
+    if kinds.is_string(type_) or kinds.is_large_string(type_):
+        data = array.buffers()[2]
+        return bool(data is not None and data.size and np.frombuffer(data, np.int8).min() < 0)
+    if kinds.is_struct(type_):
+        return any(map(_may_be_invalid, array.flatten()))
+    return bool(kinds.is_nested(type_))
+
+
+def _first_invalid(array: pa.Array) -> str:
+    """The beginning of the first text that is not valid, in bytes; of a nested column it is not looked for."""
+    if pa.types.is_nested(array.type):
+        return "within a nested value"
+    for value in array.cast(pa.large_binary()).to_pylist():
+        try:
+            (value or b"").decode()
+        except UnicodeDecodeError as error:
+            return repr(value[max(0, error.start - _SHOWN_BYTES) : error.start + _SHOWN_BYTES])
+    return "unknown"
 
 
 def rows_by_input(chunk: pa.Table, schemas: Sequence[pa.Schema]) -> Iterator[tuple[int, Hashes, pa.Table]]:

@@ -74,6 +74,7 @@ class ShardWork:
             event_times_us=self._of_stream(intake.event_times_us),
             milliseconds=intake.busy_ms,
             host=socket.gethostname(),
+            counters=intake.counters,
             merged_rows=0 if merged is None else merged.file.rows,
             files_merged=merged,
             step=self.step,
@@ -146,7 +147,7 @@ class ShardWork:
                 event_times_us=self._of_stream(intake.event_times_us),
                 merged_rows=state.metrics.merged_rows + (0 if merged is None else merged.file.rows),
                 stall_ms=state.metrics.stall_ms,
-                counters=tuple((name, context.counters[name]) for name in operator.counters),
+                counters=(*((name, context.counters[name]) for name in operator.counters), *intake.counters),
                 files_merged=merged,
                 table_rows=finished.table_rows(state.metrics) if self.is_last else 0,
             )

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, StreamingQueryException
 
-from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError
+from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, OutsideCodeError
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
 from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source
 from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone, missing_input_named
@@ -54,8 +54,8 @@ def error_of(error: Exception, *there: str, answers: bool = True) -> Exception:
 def test_a_missing_path_is_named_with_what_to_do() -> None:
     failed = StreamingQueryException(f"[STREAM_FAILED] Query [id = 1] terminated with exception: {MISSING} SQLSTATE: X")
     error = error_of(failed, "file:/data/inbox")
-    assert type(error) is CheckpointError
-    assert "Restore it and start again" in str(error)
+    assert type(error) is OutsideCodeError
+    assert "Restore it: the stream goes on" in str(error)
     assert str(error).endswith("asset=flights, path=s3a://bucket/in.box")
 
 

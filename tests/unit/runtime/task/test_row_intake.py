@@ -2,10 +2,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.runtime.task.row_intake import Intake, chunks_of, rows_by_input
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.task.row_intake import NULL_ROWS, Intake, check_text, chunks_of, rows_by_input
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
 
@@ -94,3 +96,45 @@ def test_rows_of_several_inputs_are_separated() -> None:
     assert first[2].to_pylist() == [{"a.b": 5, "t": None}, {"a.b": None, "t": "z"}]
     assert (second[0], second[1].tolist(), second[2].to_pylist()) == (1, [2**64 - 1], [{"x": 0.5}])
     assert [found[2].schema for found in (first, second)] == schemas
+
+
+def strings(*values: bytes | None) -> pa.Array:
+    """An array as Spark makes it of bytes that are cast to strings: nothing is checked."""
+    validity, offsets, data = pa.array(values, pa.binary()).buffers()
+    return pa.Array.from_buffers(pa.string(), len(values), [validity, offsets, data])
+
+
+def within(array: pa.Array) -> list[pa.Array]:
+    """The array, and columns that have its values in a struct, a list and a map."""
+    offsets = pa.array(range(len(array) + 1), pa.int32())
+    return [
+        array,
+        pa.StructArray.from_arrays([pa.array(range(len(array))), array], ["n", "s"]),
+        pa.ListArray.from_arrays(offsets, array),
+        pa.MapArray.from_arrays(offsets, pa.array(range(len(array))), array),
+    ]
+
+
+@pytest.mark.parametrize("nesting", range(4))
+def test_text_that_is_not_utf8_is_refused_at_any_depth_and_all_other_text_is_not(nesting: int) -> None:
+    good = strings(b"Oslo", "Zürich".encode(), None, b"", "北京".encode())
+    check_text(pa.table({"at": pa.nulls(5, pa.int64()), "city": within(good)[nesting]}))
+    bad = strings(b"Oslo", b"Z\xfcrich", "Zürich".encode())
+    shown = r"b'Z\\xfcrich'" if nesting == 0 else "within a nested value"
+    with pytest.raises(InvalidPipelineError, match=rf"make_valid_utf8.*column=city, value={shown}$"):
+        check_text(pa.table({"at": pa.nulls(3, pa.int64()), "city": within(bad)[nesting]}))
+
+
+def test_text_behind_a_slice_that_is_good_does_no_harm() -> None:
+    bad = strings(b"Oslo", b"Z\xfcrich", b"Bern")
+    check_text(pa.table({"city": bad.slice(2)}))
+    with pytest.raises(InvalidPipelineError, match="value="):
+        check_text(pa.table({"city": bad.slice(1)}))
+
+
+def test_rows_with_nothing_but_nulls_are_counted() -> None:
+    intake = Intake((None,), Ticking())  # type: ignore[arg-type]
+    intake.see(0, pa.table({"k": ["a", None], "v": [1, 2]}))
+    assert not intake.counters
+    intake.see(0, pa.table({"k": ["a", None, None, None], "v": [None, None, 2, None]}))
+    assert dict(intake.counters) == {NULL_ROWS: 2}
