@@ -340,6 +340,8 @@ def from_epoch(request: Request, stream: str, epoch: int, options: tuple[str, ..
     from dagster_ckpt.cli import confirmation
 
     history = request.store.stream(stream)
+    if epoch:
+        history.info(epoch)  # an unknown one fails here, and not in the run
     if not yes:
         confirm(confirmation.rollback(history, epoch), yes=yes)
     _launch(history.name, {"from_epoch": epoch}, options)

@@ -1,5 +1,6 @@
 """`@streaming_asset`: a function that returns a `Stream` becomes an ordinary Dagster asset."""
 
+import hashlib
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,6 +33,7 @@ _RESOURCES: Mapping[str, Any] = {
     "state": LsmStateBackendResource,
 }
 
+_PACKAGE = __name__.partition(".")[0]
 _KINDS = ("spark", "streaming")
 """Shown beside the user's kinds."""
 
@@ -222,9 +224,23 @@ def _output(function: Function, options: AssetOptions, key: dg.AssetKey) -> dg.A
         metadata=options.get("metadata"),
         tags=options.get("tags"),
         group_name=options.get("group_name"),
-        code_version=options.get("code_version"),
+        code_version=options.get("code_version") or _source_version(function),
         automation_condition=options.get("automation_condition"),
         freshness_policy=options.get("freshness_policy"),
         owners=options.get("owners"),
         kinds={*(options.get("kinds") or ()), *_KINDS},
     )
+
+
+def _source_version(function: Function) -> str | None:
+    """A digest of the function's own source, with its decorator; None where there is none, or where it is not a user's.
+
+    What the function calls is not in it.
+    """
+    if str(getattr(function, "__module__", "")).partition(".")[0] == _PACKAGE:
+        return None  # of a component, whose definition is not in its source
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError):
+        return None  # of a session, or of a callable object
+    return hashlib.sha256(source.encode()).hexdigest()[:16]

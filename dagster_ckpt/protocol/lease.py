@@ -52,6 +52,20 @@ def is_interruption(closed: str | None) -> bool:
     return closed is not None and closed.startswith(_INTERRUPTED)
 
 
+_REFUSED = "refused: "
+_REFUSAL_LENGTH_MAX = 2_000
+
+
+def refusal(why: str) -> str:
+    """The text of `closed` in the lease of a run that started and was refused the stream."""
+    return (_REFUSED + why)[:_REFUSAL_LENGTH_MAX]
+
+
+def is_refusal(closed: str | None) -> bool:
+    """Whether the text of `closed` is that of such a run."""
+    return closed is not None and closed.startswith(_REFUSED)
+
+
 @dataclass(frozen=True, slots=True)
 class EpochProgress:
     """Spark's last report on the epoch in work: after `elapsed_ms`, `tasks_done` of `tasks` have ended.

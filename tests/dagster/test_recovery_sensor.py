@@ -20,6 +20,8 @@ from dagster_ckpt.storage.writer.opening import Takeover
 from tests.dagster.sensor_world import a_stream, a_world
 
 STARTED, SUCCESS = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.SUCCESS
+VERSION = next(iter(a_stream("c").specs)).code_version
+"""Of the function that all these streams have."""
 FAILURE, CANCELED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED
 
 
@@ -51,7 +53,7 @@ def test_autostart_starts_a_stream_that_has_never_run_once() -> None:
     world = a_world(a_stream("c", mode="continuous", autostart=True, run_tags={"team": "ops"}))
     [request] = world.tick().run_requests or []
     assert request.job_name == "c_job"
-    assert request.tags == {"team": "ops", "dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": "none"}
+    assert request.tags == {"team": "ops", "dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": VERSION}
     world.launch(request)
     assert world.is_quiet()
 
@@ -88,7 +90,7 @@ def test_a_lapsed_lease_is_declared_failed_and_relaunched_in_one_tick() -> None:
     assert request.run_config == {"ops": {"s": {"config": {"run_for": "1 hour"}}}}
     assert request.tags == {
         "dagster_ckpt/stream": "s",
-        "dagster_ckpt/launched_for": "none",
+        "dagster_ckpt/launched_for": VERSION,
         "dagster_ckpt/attempt": "1",
         "dagster_ckpt/epoch": "0",
         "dagster_ckpt/replaces": run.run_id,
@@ -240,7 +242,7 @@ def test_a_success_ends_an_available_now_stream_and_the_next_run_of_a_continuous
         world.move(run, SUCCESS)
     [request] = world.tick().run_requests or []
     assert request.job_name == "c_job"
-    assert request.tags == {"dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": "none"}
+    assert request.tags == {"dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": VERSION}
 
 
 def test_after_an_available_now_run_of_a_continuous_asset_the_next_one_is_continuous() -> None:
@@ -268,7 +270,7 @@ def test_a_worker_that_died_after_its_stream_had_ended_is_followed_by_the_next()
     assert world.ticks(180, every_s=10) == []
     [request] = world.ticks(10, every_s=10)
     assert world.look(run).status is FAILURE
-    assert request.tags == {"dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": "none"}
+    assert request.tags == {"dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": VERSION}
 
 
 def test_a_run_whose_check_still_works_long_after_the_stream_goes_on() -> None:
@@ -299,7 +301,7 @@ def test_a_worker_whose_process_is_gone_after_its_stream_had_ended_is_noticed_at
     world.close("c", world.open("c", run, process=dead).term)
     [request] = world.tick().run_requests or []
     assert world.look(run).status is FAILURE
-    assert request.tags == {"dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": "none"}
+    assert request.tags == {"dagster_ckpt/stream": "c", "dagster_ckpt/launched_for": VERSION}
 
 
 def test_the_process_of_a_step_that_has_one_of_its_own_may_be_gone_while_the_run_goes_on() -> None:

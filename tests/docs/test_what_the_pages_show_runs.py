@@ -33,7 +33,7 @@ PYTHON = {  # by page: the blocks that read a store
         ]
     )
 }
-NEEDS_MORE = ("class-archive", "rebuild")
+NEEDS_MORE = ("class-archive", "rebuild", "restart-steps", "from-epoch")
 """What needs Spark, or an instance of Dagster, and has a test of its own."""
 A_TIME = "2013-01-05T12:00"
 STORE = "file:///data/checkpoints"

@@ -34,6 +34,7 @@ _STATUSES = {
     WriterStatus.LIVE: "[green]live[/]",
     WriterStatus.DEAD: "[red]dead[/]",
     WriterStatus.INTERRUPTED: "[yellow]interrupted[/]",
+    WriterStatus.REFUSED: "[red]refused[/]",
 }
 
 

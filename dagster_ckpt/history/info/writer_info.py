@@ -1,17 +1,17 @@
 """Facts about a stream's writer, from the lease of its newest term."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from dagster_ckpt.history.info.epoch_info import moment_of
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.lease import EpochProgress, Lease, Life, Watch, is_interruption, judged, watched
+from dagster_ckpt.protocol.lease import EpochProgress, Lease, Life, Watch, is_interruption, is_refusal, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.leases.heartbeat import read_lease
+from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError
 
@@ -33,6 +33,8 @@ class WriterStatus(StrEnum):
     """Its lease was not renewed in time."""
     OPENING = "opening"
     """It has not written its lease."""
+    REFUSED = "refused"
+    """The last Dagster run that started was refused the stream: `closed` says why."""
     NOT_RUNNING = "not running"
     """No Dagster run has opened the stream since it was forked, rolled back or resharded."""
 
@@ -65,7 +67,8 @@ class WriterInfo:
             case Life.CLOSED if not self.dagster_run_id:
                 return WriterStatus.NOT_RUNNING
             case Life.CLOSED:
-                return WriterStatus.INTERRUPTED if is_interruption(self.closed) else WriterStatus.ENDED
+                how = WriterStatus.INTERRUPTED if is_interruption(self.closed) else WriterStatus.ENDED
+                return WriterStatus.REFUSED if is_refusal(self.closed) else how
             case Life.DEAD:
                 return WriterStatus.DEAD
             case Life.LAPSED:
@@ -109,7 +112,14 @@ class WriterWatch:
         self._watch = watched(self._watch, term, lease, now_ms)
         gone = lease is not None and is_gone(lease.holder.process)
         patience_ms = SILENCE_MS_MAX if lease is None else lease.timeout_ms
-        return _info(term, lease, judged(self._watch, lease, now_ms, patience_ms, process_is_gone=gone))
+        info = _info(term, lease, judged(self._watch, lease, now_ms, patience_ms, process_is_gone=gone))
+        if info.life is not Life.CLOSED or not info.dagster_run_id:
+            return info
+        # All runs that start share one lease, so it is that of the last one.
+        start = lease_of(self._chain, NOT_OPEN)
+        if start is None or not is_refusal(start.closed):
+            return info
+        return replace(_info(term, start, Life.CLOSED), epoch=info.epoch)
 
 
 def lease_of(chain: ManifestChain, term: Term) -> Lease | None:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dagster_ckpt.clock import Clock
+from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.integration.recovery.decision import STARTING_MS_MAX
-from dagster_ckpt.protocol.lease import Lease, LeaseHolder
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder, refusal
 from dagster_ckpt.protocol.object_names import MANIFESTS
 from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, LeaseHeartbeat
 from dagster_ckpt.storage.leases.liveness import Pulse
@@ -31,7 +32,8 @@ def beating_until_open(
 
     `pulse` shows that the run is at work before it opens the stream; without one it may take `STARTING_MS_MAX`.
 
-    A stream that does not exist yet gets no heartbeat: a run that is refused must leave nothing behind.
+    A stream that does not exist yet gets no heartbeat: a run that is refused must leave nothing behind. Elsewhere the
+    last beat says why it was refused, until another run starts.
     """
     pulse = pulse or Pulse(clock, STARTING_MS_MAX)
     beat = LeaseHeartbeat(folder, Lease(NOT_OPEN, holder, lease_timeout_ms, EMPTY), clock, pulse)
@@ -41,6 +43,9 @@ def beating_until_open(
     try:
         beat.begin()
         yield lambda: beat.end("opened")
+    except (InvalidPipelineError, IncompatibleStateError) as error:
+        beat.end(refusal(str(error)))
+        raise
     finally:
         beat.end("not opened")
 

@@ -78,6 +78,8 @@ COMMANDS = [
 ]
 OTHERWISE = {
     "rebuild": "Dagster changes the store: tests/dagster/test_the_command_that_rebuilds.py",
+    "restart-steps": "Dagster changes the store: tests/dagster/test_the_command_that_rebuilds.py",
+    "from-epoch": "Dagster changes the store: tests/dagster/test_the_command_that_rebuilds.py",
     "class-archive": "no store",
     "init": "no store",
     "streams": "no stream: tests/unit/cli/test_command_mistakes.py",

@@ -1,6 +1,8 @@
 """`@streaming_asset` as Dagster sees it, without running anything."""
 
+import importlib.util
 import inspect
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import dagster as dg
@@ -383,3 +385,30 @@ def test_a_name_is_once_in_renamed(renamed: dict[str, str]) -> None:
 def test_renames_are_given_to_the_stream() -> None:
     assert stream_options(renamed={"carrier": "airline"}).renamed == {"carrier": "airline"}
     assert stream_options().renamed == {}
+
+
+def version_of(asset: dg.AssetsDefinition) -> str | None:
+    [spec] = asset.specs
+    version: str | None = spec.code_version
+    return version
+
+
+def test_a_changed_function_is_another_code_version_and_a_users_own_version_stays(tmp_path: Path) -> None:
+    def from_file(text: str) -> dg.AssetsDefinition:
+        file = tmp_path / f"{len(list(tmp_path.iterdir()))}.py"
+        header = "from dagster_ckpt import Stream, streaming_asset\nfrom pyspark.sql import SparkSession\n\n\n"
+        file.write_text(header + text)
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        asset: dg.AssetsDefinition = module.delays
+        return asset
+
+    query = "@streaming_asset({})\ndef delays(spark: SparkSession) -> Stream:\n    return Stream({})\n"
+    first, same, other = (from_file(query.format("", what)) for what in ("spark.one", "spark.one", "spark.two"))
+    assert version_of(first) is not None
+    assert version_of(first) == version_of(same) != version_of(other)
+    own = 'code_version="7"'
+    assert version_of(from_file(query.format(own, "spark.one"))) == "7"

@@ -1,9 +1,17 @@
 """The beat of a run between its start and its opening: written, ended, and never in the way."""
 
-from dagster_ckpt.ids import Term
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from dagster_ckpt.cli.output.writer_text import in_words
+from dagster_ckpt.errors import IncompatibleStateError
+from dagster_ckpt.history.info.writer_info import WriterInfo, WriterStatus, WriterWatch
+from dagster_ckpt.ids import EMPTY, Term
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
+from dagster_ckpt.protocol.lease import Lease
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, read_lease
+from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, LeaseHeartbeat, read_lease
+from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.opening import open_manifest
 from tests.worlds.clock import StillClock
@@ -74,3 +82,29 @@ def test_the_beat_is_no_lease_of_the_newest_term() -> None:
     assert newest is not None
     assert newest.term == 1
     assert read_lease(store, newest.term) is None
+
+
+def look(store: ObjectStore) -> WriterInfo:
+    chain = ManifestChain(store, CLOCK)
+    newest = chain.newest()
+    assert newest is not None
+    return WriterWatch(chain, lambda: newest).look()
+
+
+def test_after_a_refusal_a_look_says_why_until_another_run_starts() -> None:
+    store = a_stream()
+    lease = Lease(Term(1), a_holder("run-1"), 30_000, EMPTY)
+    LeaseHeartbeat(store, lease, CLOCK, Pulse(CLOCK, 1_000)).end("drained")
+    assert (look(store).status(datetime.now(UTC)), look(store).closed) == (WriterStatus.ENDED, "drained")
+    with (
+        suppress(IncompatibleStateError),
+        beating_until_open(store, a_holder("run-2"), 30_000, CLOCK),
+    ):
+        raise IncompatibleStateError("the pipeline changed. dagster-ckpt rebuild s")
+    found = look(store)
+    assert (found.status(datetime.now(UTC)), found.dagster_run_id) == (WriterStatus.REFUSED, "run-2")
+    assert found.closed == "refused: the pipeline changed. dagster-ckpt rebuild s"
+    assert "ended: refused: the pipeline changed" in in_words(found)
+    with beating_until_open(store, a_holder("run-3"), 30_000, CLOCK) as on_open:
+        on_open()
+    assert look(store).closed == "drained"
