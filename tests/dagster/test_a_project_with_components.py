@@ -14,6 +14,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from dagster_ckpt import CheckpointStore
+from dagster_ckpt.cli import project as init
 
 pytest.importorskip("create_dagster", reason="a project of dg needs dagster-ckpt[dg]")
 pytest.importorskip("dagster_dg_cli", reason="a project of dg needs dagster-ckpt[dg]")
@@ -165,3 +166,20 @@ def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, pr
     made = store.stream("made_up").read()
     assert made.column_names == ["key", "rows", "largest"]
     assert made.column("rows").to_pylist() == [10] * 10
+
+
+def test_what_init_lays_out_is_a_project_of_dg_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(init, "_make_first_data", lambda _folder: None)
+    init.create(tmp_path / "shop")
+    environment = {**os.environ, "DAGSTER_HOME": str(tmp_path / "shop" / init.HOME)}
+    for verbs in (["check", "defs"], ["scaffold", "defs", COMPONENT, "flights"]):
+        done = subprocess.run(
+            [Path(sys.executable).with_name("dg"), *verbs],
+            cwd=tmp_path / "shop",
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "shop" / "defs" / "flights" / "defs.yaml").is_file()

@@ -49,9 +49,10 @@ def definitions(last_step: int) -> str:
 
 
 def load(last_step: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    shutil.copy(TEMPLATE / "departures.py", folder)
+    shutil.copytree(TEMPLATE, folder, dirs_exist_ok=True)
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "departures", raising=False)
+    for module in ("departures", "defs"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     names: dict[str, Any] = {"__file__": str(folder / "definitions.py"), "__name__": "definitions"}
     exec(compile(definitions(last_step), "definitions.py", "exec"), names)
     return names

@@ -28,7 +28,7 @@ def imported() -> Iterator[str]:
     distributions = packages_distributions()
     package = CHECKOUT / "dagster_ckpt"
     # Not what `init` copies: that is a user's project.
-    for file in set(package.rglob("*.py")) - set((package / "cli" / "project" / "template").iterdir()):
+    for file in set(package.rglob("*.py")) - set((package / "cli" / "project" / "template").rglob("*")):
         for node in ast.walk(ast.parse(file.read_text())):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module is not None:

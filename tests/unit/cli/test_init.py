@@ -14,6 +14,7 @@ FILES = [
     ".gitignore",
     "README.md",
     "definitions.py",
+    "defs/__init__.py",
     "departures.py",
     "pyproject.toml",
 ]

@@ -29,6 +29,7 @@ def delay_report(late_carriers: pd.DataFrame) -> dg.MaterializeResult:
 
 defs = dg.Definitions.merge(
     dg.Definitions(assets=[departures, delay_report]),
+    dg.load_from_defs_folder(path_within_project=Path(__file__).parent),
     build_streaming_definitions(
         assets=[delay_by_carrier, late_carriers],
         checkpoints=CheckpointCoordinatorResource(url=Path(__file__).with_name("checkpoints").as_uri()),

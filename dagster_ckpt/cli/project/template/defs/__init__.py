@@ -1,0 +1,1 @@
+"""Definitions made by `dg scaffold defs`."""
