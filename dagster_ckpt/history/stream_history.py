@@ -21,7 +21,7 @@ from dagster_ckpt.history.info.subscriber_info import SubscriberInfo, subscriber
 from dagster_ckpt.history.info.upstream_info import UpstreamInfo, positions_of, upstream_info
 from dagster_ckpt.history.info.writer_info import WriterInfo, WriterWatch, last_beat
 from dagster_ckpt.history.readable_epochs import ReadableEpochs
-from dagster_ckpt.history.stream_table import checked_columns, late_rows_of, table_of
+from dagster_ckpt.history.stream_table import checked_columns, late_rows_of, table_of, with_epoch
 from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.pin import Pin
@@ -124,7 +124,8 @@ class StreamHistory:
 
             stream.read(as_of="2013-01-05T12:00", columns=["carrier", "flights"])
 
-        `columns` chooses columns and their order.
+        `columns` chooses columns and their order. The schema's metadata says what was read, for `read`, `get` and
+        `late_rows`: `dagster_ckpt.stream`, `dagster_ckpt.stream_id` and `dagster_ckpt.epoch`.
         """
         return self._epochs.read(lambda shown: self._table(shown, columns), epoch, as_of)
 
@@ -176,7 +177,8 @@ class StreamHistory:
         def rows(shown: Manifest) -> pa.Table:
             names = checked_columns(shown, columns)
             with self._one_at_a_time:
-                return key_rows(self._files(shown), self._chain.clock, shown, keys, self._runs).select(names)
+                found = key_rows(self._files(shown), self._chain.clock, shown, keys, self._runs)
+            return with_epoch(found, self._name, shown).select(names)
 
         return self._epochs.read(rows, epoch, as_of)
 
@@ -419,10 +421,10 @@ class StreamHistory:
         return verify(self._root, self._chain, self._name, progress)
 
     def _table(self, shown: Manifest, columns: Sequence[str] | None) -> pa.Table:
-        return table_of(self._files(shown), self._chain.clock, shown, columns)
+        return table_of(self._files(shown), self._chain.clock, shown, self._name, columns)
 
     def _late_rows(self, shown: Manifest, of_input: int) -> pa.Table:
-        return late_rows_of(self._files(shown), self._chain.clock, shown, of_input)
+        return with_epoch(late_rows_of(self._files(shown), self._chain.clock, shown, of_input), self._name, shown)
 
     def _is_cut_off(self, newest: Manifest, progress: SubscriberProgress) -> bool:
         """Whether what a subscriber would read next is gone."""

@@ -23,7 +23,9 @@ ROWS_A_THREAD = 1 << 18
 """About how many rows of a table a thread must have, or starting it costs more than it saves."""
 
 
-def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequence[str] | None) -> pa.Table:
+def table_of(
+    store: ObjectStore, clock: Clock, manifest: Manifest, stream: str, columns: Sequence[str] | None
+) -> pa.Table:
     """The table that the manifest shows; `store` is the stream's folder. Raises `CorruptStateError`."""
     names = checked_columns(manifest, columns)
     # Batches without columns have no number of rows.
@@ -36,7 +38,15 @@ def table_of(store: ObjectStore, clock: Clock, manifest: Manifest, columns: Sequ
     # Merging runs is the work of one core: shares have no key in common, so each core merges one.
     with ThreadPoolExecutor(threads, thread_name_prefix="dagster-ckpt-read") as pool:
         shares = list(pool.map(of_share, range(threads)))
-    return pa.Table.from_batches(chain.from_iterable(shares), schema).select(names)
+    table = pa.Table.from_batches(chain.from_iterable(shares), schema)
+    return with_epoch(table, stream, manifest).select(names)  # in this order: one without columns would lose its rows
+
+
+def with_epoch(table: pa.Table, stream: str, shown: Manifest) -> pa.Table:
+    """The table with stream and epoch in its schema's metadata: a Parquet file that is written of it keeps them."""
+    facts = {"stream": stream, "stream_id": shown.uuid, "epoch": str(shown.epoch)}
+    metadata = {f"dagster_ckpt.{name}".encode(): value.encode() for name, value in facts.items()}
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
 
 
 def late_rows_of(store: ObjectStore, clock: Clock, manifest: Manifest, number: int) -> pa.Table:

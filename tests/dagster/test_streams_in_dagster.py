@@ -147,8 +147,12 @@ def test_the_past_is_read_by_input_metadata(place: Place) -> None:
 
         return before
 
-    assert place.run(counts, others=(before(epoch=first), before(as_of=time.isoformat()), before())).success
+    result = place.run(counts, others=(before(epoch=first), before(as_of=time.isoformat()), before()))
+    assert result.success
     assert sorted(seen) == [[1], [1], [3]]
+    for name, epoch in {"before_epoch": first, "before_now": place.history().latest().epoch}.items():
+        [event] = result.asset_materializations_for_node(name)
+        assert event.metadata["epoch/counts"].value == epoch
     result = place.run(counts, others=(before(epoch=999),))
     assert "no such epoch" in failure_of(result)
 

@@ -1,4 +1,4 @@
-"""Which epochs a step has loaded through the IO manager: for a check, whose result names them."""
+"""Which epochs a step has loaded through the IO manager: what it materializes names them, and the result of a check."""
 
 from collections import OrderedDict
 from threading import Lock
@@ -12,11 +12,17 @@ _lock = Lock()
 
 
 def remember_loaded(context: dg.InputContext, stream: str, epoch: int) -> None:
-    """The step of this input has loaded that epoch. Nothing where the input is loaded outside of a run."""
+    """The step of this input has loaded that epoch: the assets that it materializes get it as metadata.
+
+    Nothing where the input is loaded outside of a run.
+    """
     try:
         step = context.step_context
     except dg.DagsterInvariantViolationError:
         return
+    for output in step.step.step_outputs:
+        if output.properties.asset_key is not None:
+            step.add_output_metadata({f"epoch/{stream}": dg.MetadataValue.int(epoch)}, output.name)
     with _lock:
         _loaded.setdefault((step.run_id, step.step.key), {})[stream] = epoch
         while len(_loaded) > _STEPS_KEPT:

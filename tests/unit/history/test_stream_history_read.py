@@ -41,6 +41,24 @@ def test_a_keyed_table_is_what_its_operator_makes_of_the_state_of_the_epoch(url:
     assert history(url).read().equals(history(url).read(second))
 
 
+def test_what_is_read_carries_its_stream_and_epoch(url: str) -> None:
+    stream = MadeStream(url, NAME)
+    first = stream.commit(departures({"UA": [1.0]}))
+    second = stream.commit(departures({"UA": [6.0]}))
+    stream.close()
+    read = history(url)
+    uuid = read.manifest().uuid.encode()
+    tables = {second: [read.read(), read.get({"carrier": ["UA"]})], first: [read.read(first, columns=["flights"])]}
+    tables[first].append(read.get({"carrier": ["UA"]}, first))
+    for epoch, each in tables.items():
+        for table in each:
+            assert table.schema.metadata == {
+                b"dagster_ckpt.stream": NAME.encode(),
+                b"dagster_ckpt.stream_id": uuid,
+                b"dagster_ckpt.epoch": str(epoch).encode(),
+            }
+
+
 def test_an_append_only_table_is_its_files_without_the_columns_of_the_change_log(url: str) -> None:
     stream = MadeStream(url, "departures", append())
     first = stream.commit(departures({"UA": [1.0, 5.0], None: [3.0]}))

@@ -81,7 +81,7 @@ def test_no_epoch_and_no_reader_is_lost_to_single_failures(unsteady: FaultyStore
         acks = [reply for reply in replies if isinstance(reply, ShardAck)]
         assert len(acks) == 2, replies
         writer.commit(EpochEdit(tuple(acks), (), batch, epoch_ms=1, delays_us=(None,)))
-    table = table_of(folder_store(unsteady, "counts"), SystemClock(), writer.manifest, None)
+    table = table_of(folder_store(unsteady, "counts"), SystemClock(), writer.manifest, "counts", None)
     assert sorted(table["k"].to_pylist()) == list(range(KEYS))
     assert table["n"].to_pylist() == [EPOCHS] * KEYS
     assert faults.failed >= 2 * EPOCHS
