@@ -1,5 +1,9 @@
 """Spark's numbers of columns, variables and calls, and its seeds, are in no fingerprint: a restart has others."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -11,8 +15,11 @@ from pyspark.sql import functions as F
 from dagster_ckpt.operators import agg
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
+from dagster_ckpt.runtime.spark.session import open_session
 from tests.spark.fingerprints import fingerprint, plan_twice
 from tests.spark.input_files import drop
+from tests.spark.rows_as_bags import bag
+from tests.spark.streams import StreamUnderTest
 
 ROWS = pa.table(
     {
@@ -21,6 +28,15 @@ ROWS = pa.table(
         "m": pa.array([[(1, 2)], [(3, 4)]], pa.map_(pa.int64(), pa.int64())),
         "s": ["x", "k#7"],
         "at": pa.array([0, 1], pa.timestamp("us", "UTC")),
+    }
+)
+MORE = pa.table(
+    {
+        "k": [3, 2],
+        "a": [[4, 5], [6]],
+        "m": pa.array([[(5, 2)], [(3, 4)]], pa.map_(pa.int64(), pa.int64())),
+        "s": ["y", None],
+        "at": pa.array([1_000_000, 2_000_000], pa.timestamp("us", "UTC")),
     }
 )
 SCHEMA = "k long, a array<long>, m map<long, long>, s string, at timestamp"
@@ -55,7 +71,8 @@ IN_SQL = {
     """,
     "aggregates": """
         SELECT transform(a, x -> x + 1) AS K, sum(twice(k)) FILTER (WHERE exists(a, x -> x > k)) AS b,
-               max(filter(a, y -> y > 1)[0]) AS c, max(filter(a, y -> y > 2)[0]) AS d, collect_list(twice(k)) AS e
+               max(get(filter(a, y -> y > 1), 0)) AS c, max(get(filter(a, y -> y > 2), 0)) AS d,
+               collect_list(twice(k)) AS e
         FROM t GROUP BY transform(a, x -> x + 1)
     """,
     "a partition": """
@@ -95,6 +112,35 @@ IN_PYTHON: Mapping[str, Callable[[DataFrame], Stream]] = {
 }
 
 
+RESTARTED = (
+    "a lambda",
+    "a function in Python",
+    "a generator",
+    "values of a static table",
+    "seeds",
+    "a condition of a join",
+    "a session",
+    "aggregates",
+)
+ALL = " UNION ALL ".join(
+    f"SELECT '{name}' AS name, to_json(struct(*)) AS row FROM ({IN_SQL[name]})" for name in RESTARTED
+)
+"""These queries as one stream."""
+CHECKOUT = Path(__file__).parents[2]
+ANOTHER_PROCESS = """
+import json, sys
+from pathlib import Path
+from tests.spark.local_spark import local_spark
+from tests.spark.test_a_query_is_the_same_in_every_process import fingerprints, restart
+
+root = Path(sys.argv[1])
+with local_spark({"spark.sql.warehouse.dir": str(root / "warehouse")}) as spark:
+    spark.range(1).selectExpr(*(f"id AS c{place}" for place in range(700))).count()
+    restart(spark, root)
+    (root / "fingerprints.json").write_text(json.dumps(fingerprints(spark, root, again=True)))
+"""
+
+
 @pytest.fixture
 def t(spark: SparkSession, tmp_path: Path) -> DataFrame:
     drop(tmp_path / "t", 0, ROWS)
@@ -127,9 +173,44 @@ def plan(t: DataFrame, name: str) -> Stream:
     return IN_PYTHON[name](t) if name in IN_PYTHON else stream_of_sql(t.sparkSession, IN_SQL[name])
 
 
+def fingerprints(spark: SparkSession, root: Path, *, again: bool = False) -> dict[str, str]:
+    """Those of all queries. `again`: they are planned in the opposite order."""
+    t, names = tables(open_session(spark), root / "t"), [*IN_SQL, *IN_PYTHON]
+    return {name: fingerprint(plan(t, name)) for name in (reversed(names) if again else names)}
+
+
+def restart(spark: SparkSession, root: Path) -> dict[str, StreamUnderTest]:
+    """Run one stream of queries in SQL, and one in Python, to the end of their input."""
+    streams = {name: StreamUnderTest(spark, root, name, shards=2) for name in ("all", "conditions")}
+    streams["all"].run(lambda session: stream_of_sql(tables(session, root / "t"), ALL))
+    streams["conditions"].run(lambda session: where_of_columns(tables(session, root / "t")))
+    return streams
+
+
 @pytest.mark.parametrize("name", [*IN_SQL, *IN_PYTHON])
 def test_planned_twice_the_fingerprint_is_the_same(t: DataFrame, name: str) -> None:
     plan_twice(t.sparkSession, lambda: plan(t, name))
+
+
+@pytest.mark.slow
+def test_streams_go_on_in_another_process(spark_of_all: SparkSession, tmp_path: Path) -> None:
+    drop(tmp_path / "t", 0, ROWS)
+    streams = restart(spark_of_all, tmp_path)
+    drop(tmp_path / "t", 1, MORE)
+    command, environ = (
+        [sys.executable, "-c", ANOTHER_PROCESS, str(tmp_path)],
+        {**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    )
+    subprocess.run(command, env=environ, check=True, timeout=250)
+    batch = open_session(spark_of_all)
+    add_others(batch)
+    batch.read.schema(SCHEMA).parquet(str(tmp_path / "t")).createOrReplaceTempView("t")
+    expected = bag(batch.sql(ALL).where("name <> 'seeds'").collect())
+    rows = streams["all"].rows()
+    assert bag(row.values() for row in rows if row["name"] != "seeds") == expected
+    assert {row["name"] for row in rows} == set(RESTARTED)
+    assert streams["conditions"].rows() == [{"k": 2, "n": 1}, {"k": 3, "n": 1}]
+    assert json.loads((tmp_path / "fingerprints.json").read_text()) == fingerprints(spark_of_all, tmp_path)
 
 
 @pytest.mark.parametrize(
