@@ -187,3 +187,37 @@ def test_what_cannot_work_is_refused(schema: pa.Schema, options: dict[str, Any],
 def test_that_the_upstream_updates_is_a_part_of_the_fingerprint() -> None:
     assert stream().operator.pipeline.parameters["updating"] is True
     assert stream().operator.pipeline.inputs[0].schema.names == ["k", "i", "n", "d", "_change_type"]
+
+
+def test_the_unknown_kind_is_named_among_known_ones() -> None:
+    rows = batch(("+", "a", 1), ("-", "a", 1), ("+", "b", 2))
+    kinds = pa.array(["insert", "delete", "renamed"])
+    with pytest.raises(InvalidPipelineError, match=r"^unknown change type in the rows .* value='renamed'$"):
+        stream().epoch(rows.set_column(len(rows.column_names) - 1, KIND, kinds))
+
+
+def test_more_values_taken_back_than_came_are_noticed_in_whichever_column() -> None:
+    for first, second in (("i", "n"), ("n", "i")):
+        one = stream(a=agg.count(first), b=agg.count(second))
+        came = batch(("+", "a", 1), ("+", "a", 2))
+        none = pa.nulls(2, SCHEMA.field("i").type)
+        one.epoch(came.set_column(1, SCHEMA.field("i"), none))
+        with pytest.raises(CorruptStateError, match=r"^rows were retracted that were never added"):
+            one.epoch(batch(("-", "a", 1)))
+
+
+def test_an_exact_total_of_fractions_that_does_not_come_to_nothing_is_noticed() -> None:
+    schema = pa.schema([("k", pa.string()), ("f", pa.float64()), KIND])
+
+    def changes(*rows: tuple[str, float]) -> pa.Table:
+        return pa.table(
+            {"k": ["a"] * len(rows), "f": [f for _, f in rows], KIND.name: [kind for kind, _ in rows]}, schema
+        )
+
+    one = stream(schema, total=agg.sum("f"))
+    one.epoch(changes(("insert", 1.5), ("insert", 0.1)))
+    one.epoch(changes(("delete", 0.1), ("delete", 1.5)))
+    assert one.table() == []
+    one.epoch(changes(("insert", 1.5)))
+    with pytest.raises(CorruptStateError, match=r"^rows were retracted that were never added"):
+        one.epoch(changes(("delete", 2.5)))
