@@ -167,15 +167,16 @@ class DeliveryOracle(ReadingOracle):
         stream, newest = self.upstream, self.upstream.newest
         if newest is None or found is Found.FOREIGN:
             return newest is None or at.uuid != newest.uuid
+        # What was promised behind an epoch that a restore has taken away is gone with it.
+        may_be_gone = self.reading.has_lost(at.epoch) or database.mended > 0 or not stream.has_epoch(at)
         match found:
             case Found.ROLLED_BACK | Found.DIVERGED:
                 return is_abandoned(newest, at.epoch) if found is Found.ROLLED_BACK else not stream.has_epoch(at)
             case Found.CUT_OFF:
-                return Version(at.epoch) in stream.freed and (self.reading.has_lost(at.epoch) or database.mended > 0)
+                return Version(at.epoch) in stream.freed and may_be_gone
             case Found.UNPINNED if at.in_snapshot:
                 name = pin_name(Reader(self.uuid, at.term).pin_at(at))
-                is_gone = name not in stream.truth.objects
-                return is_gone and (self.reading.has_lost(at.epoch) or database.mended > 0)
+                return name not in stream.truth.objects and may_be_gone
         return False
 
     # ---- the end
