@@ -47,7 +47,9 @@ def _call(function: Mapping[str, Any], names: Mapping[str, str]) -> str:
     columns = (function["column"], function.get("other"), *function.get("columns", ()), function.get("by"))
     arguments, name = filter(None, columns), function["name"]
     since = "" if "since" not in function else f" since epoch {function['since']}"
-    return f"{names.get(name, name)}={function['function']}({', '.join(arguments)}){since.replace('epoch now', 'now')}"
+    text = f"{function['function']}({', '.join(arguments)}){since.replace('epoch now', 'now')}"
+    shown = names.get(name, name)
+    return text if shown == text else f"{shown}={text}"
 
 
 def _words(parameters: Mapping[str, object]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,10 @@ _IN_THE_ROW_OF_APPENDED = _IN_THE_ROW | {"min", "max", "first", "last", "bit_and
 """The same, where no row is retracted."""
 _SKETCH = "approx_count_distinct"
 _MAIN_TABLES = frozenset({"groups", "expiries", "windows", "ends", "open"})
+_FORGETS = "union_all"
+"""An operator that has forgotten its rows at the end of each epoch."""
+_JOIN, _WHERE = "regular_join", "where"
+_SIDES = ("left", "right")
 _LATE = "_late_"
 """The tables of `_OF_GROUPS` that do not depend on the aggregates; those of late rows begin like this."""
 
@@ -44,8 +49,8 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
 
     The aggregates of groups, windows and sessions may change as far as the state has what they need: one may be dropped
     or renamed, one may come that is made of columns that the state has (of a total its `halves` too), or that begins
-    now (`later_columns`). Where another step reads them they stay: its state is made of their columns, which it may
-    know by position.
+    now (`later_columns`). A step that reads them fits if it reads the same columns, of the same functions. A join that
+    another step reads may lose columns of rows that only come.
 
     A delivery must stay one of the same stream and mode. The rest is in its destination, which judges it.
 
@@ -90,26 +95,55 @@ def _changes(before: Pipeline, after: Pipeline, *, is_read: bool) -> Iterator[st
         yield from _parameters("", *modes)
         yield from _sources("the input", before.inputs[0], after.inputs[0])
         return
+    if is_read and after.operator == _FORGETS:
+        # Which columns it passes on matters to its readers alone, which know them by name.
+        yield from _parameters("", *({_WHERE: each.parameters.get(_WHERE)} for each in (before, after)))
+        yield from _inputs(before.inputs, after.inputs, keeps=True)
+        return
     if before.keys != after.keys:
         yield f"the key was {_listed(before.keys)}, now it is {_listed(after.keys)}"
-    stay = (_that_stay(one, other, is_read=is_read) for one, other in ((before, after), (after, before)))
+    stay = (_that_stay(one, other) for one, other in ((before, after), (after, before)))
     yield from _parameters("", *stay)
+    if is_read:
+        yield from _other_functions(before, after)
     yield from _beside(before, after)
-    yield from _inputs(before.inputs, after.inputs)
+    yield from _inputs(before.inputs, after.inputs, keeps=bool(before.tables))
     yield from _sketched(before, after)
     by_column = after.operator in _BY_COLUMN
     begins_now = after.operator in _OF_GROUPS and not after.parameters.get(_UPDATING)
-    yield from _tables(before.tables, after.tables, _aggregates(after), by_column=by_column, begins_now=begins_now)
+    may_go = _found_by_no_row(before) if is_read else frozenset()
+    yield from _tables(
+        before.tables, after.tables, _aggregates(after), by_column=by_column, begins_now=begins_now, may_go=may_go
+    )
     now = after.own.output
     was = under_names_of(before.own.output, now)
     yield from _types("column", was, now)
-    if before.tables and (is_read or not by_column):
-        yield from _names("column", was, now)
+    if before.tables and not by_column:
+        yield from _names("column", was, now, may_go)
 
 
-def _that_stay(one: Pipeline, other: Pipeline, *, is_read: bool) -> dict[str, object]:
+def _other_functions(before: Pipeline, after: Pipeline) -> Iterator[str]:
+    """The aggregates under whose name another step has read another one."""
+    was = {each["name"]: _function(each) for each in _aggregates(before)}
+    for each in _aggregates(after):
+        name, now = each["name"], _function(each)
+        if was.get(name, now) != now:
+            yield f"column {name} was {_json(was[name])}, now it is {_json(now)}"
+
+
+def _found_by_no_row(join: Pipeline) -> frozenset[str]:
+    """The columns of a join's state that may go, where another step reads the join: those of rows that never go.
+
+    Such rows have numbers. One that may be taken back is found by all its columns.
+    """
+    tables = {table.name: table for table in join.tables if join.operator == _JOIN}
+    sides = [tables[f"{side}_rows"] for side in _SIDES if f"{side}_index" not in tables and f"{side}_rows" in tables]
+    return frozenset(name for each in sides for name in each.schema.names if name not in each.keys)
+
+
+def _that_stay(one: Pipeline, other: Pipeline) -> dict[str, object]:
     """The parameters of `one` that must be those of `other`."""
-    free = {AGGREGATES} if one.operator in _OF_GROUPS and not is_read else set()
+    free = {AGGREGATES} if one.operator in _OF_GROUPS else set()
     if one.operator in _EXPIRING and None not in (
         one.parameters.get(_EXPIRE_AFTER),
         other.parameters.get(_EXPIRE_AFTER),
@@ -177,7 +211,8 @@ def _parameters(where: str, before: Mapping[str, object], after: Mapping[str, ob
             yield f"{where}{name} was {_json(was)}, now it is {_json(now)}"
 
 
-def _inputs(before: tuple[InputSpec, ...], after: tuple[InputSpec, ...]) -> Iterator[str]:
+def _inputs(before: tuple[InputSpec, ...], after: tuple[InputSpec, ...], *, keeps: bool) -> Iterator[str]:
+    """`keeps`: the step has state, which is made of the rows as Spark has worked them."""
     if len(before) != len(after):
         yield f"there were {len(before)} inputs, now there are {len(after)}"
         return
@@ -190,7 +225,7 @@ def _inputs(before: tuple[InputSpec, ...], after: tuple[InputSpec, ...]) -> Iter
             # What that step has emitted as final would be open again.
             behind = f"{was.behind_us / 1e6:g} s behind the watermark of step {(was.step or 0) + 1}"
             yield f"{which} was at most {behind}, now it is {now.behind_us / 1e6:g} s, and its watermark would go back"
-        if was.work != now.work:
+        if keeps and was.work != now.work:
             yield f"what Spark does with the rows of {which} was `{was.work}`, now it is `{now.work}`"
         yield from _sources(which, was, now)
         yield from _types(f"{which}'s column", was.schema, now.schema)
@@ -216,6 +251,7 @@ def _tables(
     *,
     by_column: bool,
     begins_now: bool,
+    may_go: AbstractSet[str],
 ) -> Iterator[str]:
     now = {table.name: table for table in after}
     for table in before:
@@ -232,7 +268,7 @@ def _tables(
         if by_column:
             yield from _unknown(table, other, aggregates, begins_now=begins_now)
         else:
-            yield from _names(column, table.schema, other.schema)
+            yield from _names(column, table.schema, other.schema, may_go)
     for name in now:
         yield f"state table {name} was added"
 
@@ -274,10 +310,10 @@ def _lost_nulls(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]
             yield f"{what} {name} could be null, now it cannot"
 
 
-def _names(what: str, before: pa.Schema, after: pa.Schema) -> Iterator[str]:
+def _names(what: str, before: pa.Schema, after: pa.Schema, may_go: AbstractSet[str]) -> Iterator[str]:
     was, now = set(before.names), set(after.names)
     for name in before.names:
-        if name not in now:
+        if name not in now and name not in may_go:
             yield f"{what} {name} was removed"
     for name in after.names:
         if name not in was:

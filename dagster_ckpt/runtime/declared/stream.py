@@ -31,7 +31,7 @@ from dagster_ckpt.operators.shared.checks.updating_checks import (
     check_step,
 )
 from dagster_ckpt.operators.shared.checks.window_checks import time_of_window
-from dagster_ckpt.operators.shared.ranked.order_by import names_in_order
+from dagster_ckpt.operators.shared.ranked.order_by import names_in_order, quoted
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
@@ -233,13 +233,13 @@ class Stream:
             initial = None if self.initial is None else work(_in_order(self.initial, self.frame.columns))
             return replace(self, frame=frame, earlier=earlier, initial=initial)
         described = done.text if describe is None else describe(frame)
-        done.check_judges_by_values(described)
+        done.check_judges_by_values(described or done.text)
         described = done.with_zone(described)
-        before, key = self.upstream.where, self.upstream.row_key
+        key, texts = self.upstream.row_key, [each for each in (self.upstream.where, described) if each]
         upstream = Upstream(
             self.upstream.name,
             None if key is None else done.key_after(key),
-            described if before is None else f"({before}) AND ({described})",
+            " AND ".join(f"({each})" for each in texts) if len(texts) > 1 else next(iter(texts), None),
             changes=True,
         )
         return replace(self, frame=frame, upstream=upstream, earlier=earlier)
@@ -661,10 +661,10 @@ def _in_order(rows: "DataFrame", columns: Sequence[str]) -> "DataFrame":
     return rows.toDF(*by_number.values()).select(*(F.col(by_number[name]).alias(name) for name in columns))
 
 
-def worked_by(stream: Stream, work: Work, describe: "Callable[[DataFrame], str]") -> Stream:
-    """The stream with stateless work of a query on its rows; `describe` gives its text in the step's fingerprint."""
-    worked = stream._worked(work, describe)  # noqa: SLF001  (work with a text of its own)
-    return worked if worked.updating else replace(worked, work=describe(worked.frame))
+def worked_by(stream: Stream, work: Work, text: str) -> Stream:
+    """The stream with stateless work of a query on its rows; `text` is what the step's fingerprint has of it."""
+    worked = stream._worked(work, lambda _: text)  # noqa: SLF001  (work with a text of its own)
+    return worked if worked.updating else replace(worked, work=text)
 
 
 def as_it_ends(stream: Stream) -> Stream:
@@ -689,7 +689,7 @@ def behind(stream: Stream) -> Stream:
 
     assert stream.step is not None, "only a step has changes"
     if stream.columns:
-        renamed = [f"`{own}` AS `{name}`" for name, own in stream.columns]
+        renamed = [f"{quoted(own)} AS {quoted(name)}" for name, own in stream.columns]
         return behind(replace(stream, columns=())).select(*renamed)
     if isinstance(stream.frame, UnreadFrame):
         return Stream(stream.frame, earlier=Earlier(stream, stream.frame))

@@ -245,6 +245,10 @@ class Catalyst:
                     break
         return plan
 
+    def pruned(self, plan: Node) -> Node:
+        """The plan without columns that nothing reads."""
+        return self._rules.single("ColumnPruning").apply(plan)
+
     def collapsed(self, plan: Node) -> Node:
         """The plan with filters below projections, each of them once, and without columns that nothing reads."""
         for name in ("PushDownPredicates", "ColumnPruning", "CollapseProject", "CombineFilters"):

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
+from dagster_ckpt.operators.shared.ranked.order_by import quoted
 from dagster_ckpt.runtime.declared.moments import MAY_BE, moment_in
 from dagster_ckpt.runtime.declared.plan_text import whole_texts
 from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, is_leaf, nodes
@@ -28,6 +29,7 @@ from dagster_ckpt.runtime.plans.parts import Part, Work
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns, query_errors, refused
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
 from dagster_ckpt.runtime.plans.subqueries import without_scalar_subqueries
+from dagster_ckpt.runtime.plans.work_text import column_name, in_all
 from dagster_ckpt.runtime.spark.session import as_active
 
 _UNCHANGED = (
@@ -86,7 +88,7 @@ def _stream_of_plan(catalyst: Catalyst, plan: Node) -> Stream:
         check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)
     watermarks = catalyst.watermarks_in(plan)
-    plan = without_scalar_subqueries(catalyst, catalyst.rewritten(plan))
+    plan = catalyst.pruned(without_scalar_subqueries(catalyst, catalyst.rewritten(plan)))
     if not plan.isStreaming():
         raise InvalidPipelineError(
             "the query reads no stream, so its table would never change: read one, or make it an ordinary asset"
@@ -202,40 +204,45 @@ class Compiler:
             return Part(catalyst, tuple(output), plan=catalyst.on(node, *[part.plan for part in parts]))
         # Rows of which the query reads no column have one by which they are rows.
         stand = output or [catalyst.alias(catalyst.constant(1), "any").toAttribute()]
-        names = [f"c{number}" for number in range(len(stand))]
-        typed = [part.columns(_as_types(catalyst, part.output, output), names) for part in parts]
-        whole = typed[0]
+        read = [part.named(_as_types(catalyst, part.output, output)) for part in parts]
+        names = [column_name(in_all(texts)) for texts in zip(*(each.names for each in read), strict=True)]
+        places = {name: names.index(name) for name in sorted(names)}
+        whole, *others = (
+            each.stream_of({name: each.columns[each.names[place]] for name, place in places.items()}) for each in read
+        )
         with naming_columns(names, stand):
-            for other in typed[1:]:
+            for other in others:
                 whole = whole.union(other)
-        return Part(catalyst, tuple(output), stream=whole, attributes=tuple(stand))
+        attributes = {name: stand[place] for name, place in places.items()}
+        own = [attributes[name] for name in names]
+        shown = [
+            one if one.fastEquals(each) else catalyst.standing_for([one], [each])[0]
+            for one, each in zip(own, output, strict=False)
+        ]
+        part = Part(catalyst, (), stream=whole, attributes=tuple(attributes.values()))
+        return part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
 
     def deduplicated(self, node: Node) -> Part:
         """One row of each key. Which one SQL leaves open: the least by its columns."""
         catalyst, [child] = self.catalyst, each_of(node.children())
         output, wanted = list(each_of(node.output())), {column_number(each) for each in each_of(node.keys())}
         collated = [each for each in output if catalyst.is_collated(each.dataType())]
-        if all(column_number(each) in wanted for each in output):
-            return self.part(catalyst.deduplicated(child)) if collated else self._distinct(child, output)
+        if collated and all(column_number(each) in wanted for each in output):
+            return self.part(catalyst.deduplicated(child))
         keys = [part for each in collated if column_number(each) in wanted for part in Key(catalyst, each).columns()]
         plain = [part for each in collated for part in Key(catalyst, catalyst.without_collation(each)).columns()]
-        leading = [(f"k{at}", each) for at, each in enumerate(keys)]
-        leading += [(f"o{at}", each) for at, each in enumerate(plain)]
-        columns = RowColumns.of(catalyst, leading, child.output(), "c")
-        pairs = zip(columns.names, columns.attributes, strict=True)
-        own = {name: each for name, each in list(pairs)[len(leading) :] if each not in collated}
-        key_names = [*(f"k{at}" for at in range(len(keys))), *(c for c in own if column_number(own[c]) in wanted)]
-        by = [*(f"o{at}" for at in range(len(plain))), *(name for name in own if name not in key_names)]
-        rows = self.part(child).columns(columns.expressions, columns.names)
-        with naming_columns(columns.names, columns.expressions):
-            made = rows.key_by(*key_names).top(1, by=[f"{name} asc" for name in by])
-        return Part(catalyst, tuple(output), stream=made, attributes=columns.attributes)
-
-    def _distinct(self, child: Node, output: Sequence[Expression]) -> Part:
-        names = [f"c{number}" for number in range(len(output))]
-        with naming_columns(names, output):
-            made = self.part(child).columns(output, names).distinct()
-        return Part(self.catalyst, tuple(output), stream=made, attributes=tuple(output))
+        read = self.part(child).named([*keys, *plain, *output])
+        leading = dict(zip(read.names, [*keys, *plain], strict=False))
+        columns = RowColumns.of(catalyst, leading, output, read.names[len(keys) + len(plain) :])
+        own = {column_number(each): columns.stand[column_number(each)] for each in output if each not in collated}
+        key_names = sorted({*read.names[: len(keys)], *(name for number, name in own.items() if number in wanted)})
+        by = [name for name in (*leading, *sorted(set(own.values()))) if name not in key_names]
+        rows = read.stream_of(columns.expressions)
+        with naming_columns(columns.expressions, columns.expressions.values()):
+            made = rows.key_by(*key_names).top(1, by=[f"{quoted(name)} asc" for name in by]) if by else rows.distinct()
+        shown = columns.shown(catalyst, output)
+        part = Part(catalyst, (), stream=made, attributes=tuple(columns.attributes.values()))
+        return part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
 
 
 def _as_types(catalyst: Catalyst, columns: Sequence[Expression], wanted: Sequence[Expression]) -> list[Expression]:

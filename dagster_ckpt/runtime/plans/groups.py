@@ -1,7 +1,7 @@
 """Aggregates of groups as steps."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from dagster_ckpt.operators import agg
@@ -14,9 +14,9 @@ from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.keys import Key, is_never_null
 from dagster_ckpt.runtime.plans.parts import Part, types_of
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns
-from dagster_ckpt.runtime.plans.sessions import SessionKey, of_sessions
+from dagster_ckpt.runtime.plans.sessions import SessionKey, aggregated_sessions
 from dagster_ckpt.runtime.plans.table_keys import Dependency
-from dagster_ckpt.runtime.plans.work_text import in_canonical_order
+from dagster_ckpt.runtime.plans.work_text import column_name, in_canonical_order
 
 if TYPE_CHECKING:
     from dagster_ckpt.runtime.plans.compiler import Compiler
@@ -42,47 +42,72 @@ def _groups(
 ) -> Part:
     """A row for each group: its key, then the results of the calls; the distinct keys if there are none."""
     catalyst, output = compiler.catalyst, tuple(each_of(node.output()))
-    keys = _Keys(catalyst, grouping, below)
-    read = _Read(dict(zip(keys.names, keys.columns, strict=True)))
-    called = [_Called.of(catalyst, call, read) for call in calls]
-    every = [(each, one.call) for one in called for each in one.aggregations]
-    shown = keys.shown(read)
-    if shown:
-        every.append((agg.first(list(dict.fromkeys(shown[1:])), by=shown[0]), grouping[0]))
-    aggregations = {f"a{number}": each for number, (each, _) in enumerate(every)}
-    if not keys.names and not aggregations:
-        aggregations = {"a0": agg.count()}  # there is one group, even of no rows
-    rows = compiler.part(below).columns(list(read.columns.values()), list(read.columns))
-    with naming_columns([*read.columns, *aggregations], [*read.columns.values(), *(call for _, call in every)]):
-        made = _step(rows, keys, aggregations)
+    keys, called = _Keys(catalyst, grouping, below), [_called(catalyst, call) for call in calls]
+    arguments = [each for call in called for each in call.arguments]
+    read = compiler.part(below).named([*keys.columns, *arguments, *keys.shown()])
+    names = iter(read.names)
+    key_names = list(islice(names, len(keys.columns)))
+    of_calls = [call.aggregations([next(names) for _ in call.arguments]) for call in called]
+    there, *shown = list(names) or [""]
+    row = [agg.first(list(dict.fromkeys(shown)), by=there)] if shown else []
+    by_key = keys.in_order(key_names)
+    every = {_name_of(each): each for each in (*chain.from_iterable(of_calls), *row)}
+    aggregations = {name: every[name] for name in sorted(every)}
+    if not by_key and not aggregations:
+        aggregations = {"count()": agg.count()}  # there is one group, even of no rows
+    wanted = [(name, call) for call, its in zip(calls, of_calls, strict=True) for name in map(_name_of, its)]
+    with naming_columns(
+        [*read.columns, *(name for name, _ in wanted)], [*read.columns.values(), *(call for _, call in wanted)]
+    ):
+        made = _step(read.stream(), by_key, aggregations, of_sessions=keys.of_sessions)
         types = types_of(made, len(aggregations))
-    results = [catalyst.attribute("a", type_) for type_ in types]
-    rest = iter(results)
-    row = {name: catalyst.field(results[-1], at) for at, name in enumerate(dict.fromkeys(shown[1:]))}
+    stand = {name: catalyst.alias(read.columns[name], name).toAttribute() for name in by_key}
+    results = {name: catalyst.attribute("a", type_) for name, type_ in zip(aggregations, types, strict=True)}
+    of_row = {
+        name: catalyst.field(results[_name_of(each)], at)
+        for each in row
+        for at, name in enumerate(dict.fromkeys(shown))
+    }
     values = [
-        *keys.values([row[name] for name in shown[1:]]),
-        *(one.made.value([next(rest) for _ in one.aggregations]) for one in called),
+        *keys.values([stand[name] for name in key_names], [of_row[name] for name in shown]),
+        *(call.value([results[_name_of(each)] for each in its]) for call, its in zip(called, of_calls, strict=True)),
     ]
     cast = [catalyst.cast(one, each.dataType()) for one, each in zip(values, output, strict=True)]
     named = catalyst.standing_for(cast, output)
-    names = [name for name in rows_of(made).frame.columns if name != CHANGE_TYPE]
-    depends = tuple(keys.dependencies(names[: len(keys.names)]))
-    part = Part(catalyst, (), stream=made, attributes=(*keys.attributes, *results), dependencies=depends)
+    emitted = dict(zip(by_key, (each for each in rows_of(made).frame.columns if each != CHANGE_TYPE), strict=False))
+    depends = tuple(keys.dependencies([emitted[name] for name in key_names]))
+    part = Part(catalyst, (), stream=made, attributes=(*stand.values(), *results.values()), dependencies=depends)
     return part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), output)
 
 
-def _step(rows: Stream, keys: "_Keys", aggregations: dict[str, Aggregation]) -> Stream:
-    if keys.of_sessions:
-        return of_sessions(rows, keys.names, aggregations)
+def _called(catalyst: Catalyst, call: Expression) -> Call:
+    with located(catalyst, call.aggregateFunction()):
+        return call_of(catalyst, call)
+
+
+def _name_of(aggregation: Aggregation) -> str:
+    """The aggregate as SQL has it, over the names of what it reads: `sum(delay)`, `percentile(delay, q=0.5)`."""
+    named = [", ".join(aggregation.columns or ()) or aggregation.column, aggregation.other]
+    options = [
+        f"{name}={value}"
+        for name, value in aggregation.spelled().items()
+        if name not in ("function", "column", "columns", "other") and value is not None
+    ]
+    return column_name(f"{aggregation.function}({', '.join([*filter(None, named), *options])})")
+
+
+def _step(rows: Stream, keys: Sequence[str], aggregations: Mapping[str, Aggregation], *, of_sessions: bool) -> Stream:
+    if of_sessions:
+        return aggregated_sessions(rows, keys, aggregations)
     if not aggregations:
         return rows.distinct()
-    if keys.names:
-        return rows.key_by(*keys.names).aggregate(**aggregations)
+    if keys:
+        return rows.key_by(*keys).aggregate(**aggregations)
     return global_aggregate(rows, aggregations)
 
 
 class _Keys:
-    """The keys of groups as columns `k0`... of a step, those of a session last."""
+    """The keys of groups as columns of a step, those of a session last."""
 
     def __init__(self, catalyst: Catalyst, grouping: Sequence[Expression], below: Node) -> None:
         self._catalyst, self._below = catalyst, below
@@ -94,9 +119,6 @@ class _Keys:
         ]
         self._own = [key.columns() for key in self._keys]
         self.columns = [each for own in self._own for each in own]
-        self.names = [f"k{number}" for number in range(len(self.columns))]
-        pairs = zip(self.columns, self.names, strict=True)
-        self.attributes = [catalyst.alias(each, name).toAttribute() for each, name in pairs]
 
     def dependencies(self, names: Sequence[str]) -> Iterator[Dependency]:
         """What follows from what among these columns, by their names: within a key, and of a key from other keys."""
@@ -118,22 +140,28 @@ class _Keys:
             if read <= plain.keys():
                 yield Dependency(frozenset(plain[number] for number in read), frozenset(own))
 
-    def shown(self, read: "_Read") -> list[str]:
+    def in_order(self, names: Sequence[str]) -> list[str]:
+        """The names of the columns, each once, in the order in which the step has them."""
+        ends = len(self._own[-1]) if self.of_sessions else 0
+        split = len(names) - ends
+        return [*sorted(set(names[:split])), *names[split:]]
+
+    def shown(self) -> list[Expression]:
         """What is read for the values of keys with a collation: a column that is there in each row, then their columns.
 
         Of several texts that are one key a group shows those of one of its rows. Empty if no key has a collation.
         """
         plain = [each for key in self._keys if key.is_collated for each in self._plain(key).columns()]
-        return [read.name_of(each) for each in (self._catalyst.constant(True), *plain)] if plain else []
+        return [self._catalyst.constant(True), *plain] if plain else []
 
-    def values(self, shown: Sequence[Expression]) -> list[Expression]:
+    def values(self, columns: Sequence[Expression], shown: Sequence[Expression]) -> list[Expression]:
         """The values of the keys, in the order of the query, of the step's columns and of what is shown of a row."""
-        rest, of_row = iter(self.attributes), iter(shown)
+        rest, of_row = iter(columns), iter(shown)
         made = []
         for key, own in zip(self._keys, self._own, strict=True):
-            columns = [next(rest) for _ in own]
+            its = [next(rest) for _ in own]
             if not key.is_collated:
-                made.append(key.value(columns))
+                made.append(key.value(its))
                 continue
             plain = self._plain(key)
             made.append(plain.value([next(of_row) for _ in plain.columns()]))
@@ -141,36 +169,3 @@ class _Keys:
 
     def _plain(self, key: Key | SessionKey) -> Key:
         return Key(self._catalyst, self._catalyst.without_collation(key.expression))
-
-
-@dataclass
-class _Read:
-    """What an aggregate reads, by name: keys, then `v0`... Arguments that are equal are one, so they have one state."""
-
-    columns: dict[str, Expression]
-    values: int = 0
-
-    def name_of(self, argument: Expression) -> str:
-        """The name of an argument, which may be a key as it is."""
-        same = (name for name, each in self.columns.items() if each.semanticEquals(argument))
-        found = next(same, None)
-        if found is None:
-            found = f"v{self.values}"
-            self.values += 1
-            self.columns[found] = argument
-        return found
-
-
-@dataclass(frozen=True)
-class _Called:
-    """A call of the query with the engine's aggregates that it is made of."""
-
-    call: Expression
-    made: Call
-    aggregations: Sequence[Aggregation]
-
-    @classmethod
-    def of(cls, catalyst: Catalyst, call: Expression, read: _Read) -> "_Called":
-        with located(catalyst, call.aggregateFunction()):
-            made = call_of(catalyst, call)
-            return cls(call, made, made.aggregations([read.name_of(each) for each in made.arguments]))

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins.regular.regular_join import EVERY_ROW
-from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of
+from dagster_ckpt.runtime.declared.query_plan import each_of
 from dagster_ckpt.runtime.plans.catalyst import Expression, Node
 from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, is_column, meets_all
 from dagster_ckpt.runtime.plans.matches import beside_matches, not_in, with_flag
 from dagster_ckpt.runtime.plans.partitions import without_limit
 from dagster_ckpt.runtime.plans.parts import Part
 from dagster_ckpt.runtime.plans.subqueries import of_single_join
+from dagster_ckpt.runtime.plans.work_text import name_of_pair
 
 if TYPE_CHECKING:
     from dagster_ckpt.runtime.plans.compiler import Compiler
@@ -79,32 +80,33 @@ def _by_keys(
     compiler: "Compiler", node: Node, how: str, keys: Sequence[Sequence[Expression]], *, pairs_all: bool
 ) -> Part:
     """A join by equal keys alone; `keys` are those of both sides. `pairs_all`: one constant is."""
-    catalyst = compiler.catalyst
+    catalyst, children = compiler.catalyst, list(each_of(node.children()))
+    outputs = [list(each_of(child.output())) for child in children]
+    read = [
+        compiler.part_that_streams(child).named([*own, *output])
+        for child, own, output in zip(children, keys, outputs, strict=True)
+    ]
+    pairs = dict[str, int]()
+    for place, names in enumerate(zip(*(side.names[: len(keys[0])] for side in read), strict=True)):
+        pairs.setdefault(name_of_pair(*names), place)
     # Both keys of an inner join have one value, and columns by one name are one in its output.
     one = [how == "inner" and all(is_column(catalyst, each) for each in pair) for pair in zip(*keys, strict=True)]
     sides = []
-    for own, child, letter in zip(keys, each_of(node.children()), "lr", strict=True):
-        key_names = [f"k{number}" if is_one else f"{letter}k{number}" for number, is_one in enumerate(one)]
-        key_names = [EVERY_ROW] if pairs_all else key_names
-        columns = RowColumns.of(catalyst, list(zip(key_names, own, strict=True)), child.output(), letter)
-        rows = compiler.part_that_streams(child).columns(columns.expressions, columns.names)
-        sides.append((rows.key_by(*key_names), columns))
-    (ours, mine), (theirs, other) = sides
-    made = ours.join(theirs, how=how)
-    attributes = dict(zip(mine.names, mine.attributes, strict=True))
-    numbers = dict(zip(mine.names, mine.numbers, strict=True))
-    stand = {number: name for name, number in numbers.items()}
-    if how not in ("semi", "anti"):
-        for name, each, number in zip(other.names, other.attributes, other.numbers, strict=True):
-            attributes.setdefault(name, each)
-            numbers.setdefault(name, number)
-            stand[number] = name
-    output, shown = list(each_of(node.output())), []
-    for each, (name, number) in zip(output, columns_of(node.output()), strict=True):
-        own_name = stand[number]
-        same = numbers[own_name] == number
-        shown.append(attributes[own_name] if same else catalyst.alias(attributes[own_name], name, each))
-    part = Part(catalyst, (), stream=made, attributes=tuple(attributes.values()))
+    for own, output, side, letter in zip(keys, outputs, read, "lr", strict=True):
+        leading = (
+            {EVERY_ROW: own[0]}
+            if pairs_all
+            else {name if one[place] else f"{letter}.{name}": own[place] for name, place in sorted(pairs.items())}
+        )
+        own_names = [f"{letter}.{name}" for name in side.names[len(own) :]]
+        columns = RowColumns.of(catalyst, leading, output, own_names)
+        sides.append((side.stream_of(columns.expressions).key_by(*leading), columns))
+    (left, mine), (right, theirs) = sides
+    made = left.join(right, how=how)
+    columns = mine if how in ("semi", "anti") else mine.beside(theirs)
+    output = list(each_of(node.output()))
+    shown = columns.shown(catalyst, output)
+    part = Part(catalyst, (), stream=made, attributes=tuple(columns.attributes.values()))
     return part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
 
 

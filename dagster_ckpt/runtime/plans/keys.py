@@ -1,8 +1,8 @@
 """Keys of a query as columns that a step can have as keys, and rows as columns of which none is there twice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of
@@ -15,42 +15,67 @@ FLOATS = ("float", "double")
 
 @dataclass(frozen=True)
 class RowColumns:
-    """The rows of a node as columns of a step: their expressions, their names, and the attributes they stand for.
+    """The rows of a node as columns of a step: their expressions and the attributes they stand for, by name.
 
-    `numbers` are Spark's of the attributes.
+    `stand` has, for each column of the node by Spark's number, the name that it has in the step.
     """
 
-    expressions: tuple[Expression, ...]
-    names: tuple[str, ...]
-    attributes: tuple[Expression, ...]
-    numbers: tuple[int, ...]
+    expressions: dict[str, Expression]
+    attributes: dict[str, Expression]
+    stand: dict[int, str]
 
     @classmethod
     def of(
-        cls, catalyst: Catalyst, leading: Sequence[tuple[str, Expression]], output: Any, letter: str
+        cls,
+        catalyst: Catalyst,
+        leading: Mapping[str, Expression],
+        output: Sequence[Expression],
+        names: Sequence[str],
     ) -> "RowColumns":
-        """What leads, such as keys, by its names; then the columns of the node, named by letter and place.
+        """What leads, such as keys, by its names, in that order; then the columns of the node, in that of theirs.
 
         A column of the node that leads as it is has the same bytes there, so it does not follow once more. One that is
-        computed for a key, such as the text of a floating-point number, does not stand for its column. `output` is a
-        sequence in the JVM.
+        computed for a key, such as the text of a floating-point number, does not stand for its column.
         """
-        own, numbered = list(each_of(output)), [number for _, number in columns_of(output)]
-        left = {number: place for place, number in enumerate(numbered)}
-        expressions, names, attributes, numbers = list[Expression](), list[str](), list[Expression](), list[int]()
-        for name, each in leading:
-            place = left.pop(column_number(each), None) if is_column(catalyst, each) else None
-            stands = catalyst.alias(each, name).toAttribute() if place is None else own[place]
-            expressions.append(each)
-            names.append(name)
-            attributes.append(stands)
-            numbers.append(column_number(stands) if place is None else numbered[place])
-        for place in left.values():
-            expressions.append(own[place])
-            names.append(f"{letter}{place}")
-            attributes.append(own[place])
-            numbers.append(numbered[place])
-        return cls(tuple(expressions), tuple(names), tuple(attributes), tuple(numbers))
+        numbers = [column_number(each) for each in output]
+        of_output = dict(zip(numbers, names, strict=True))
+        leads = dict[str, str]()
+        for name, each in leading.items():
+            if is_column(catalyst, each) and (own := of_output.get(column_number(each))) is not None:
+                leads.setdefault(own, name)
+        expressions, attributes, stand = dict(leading), dict[str, Expression](), dict[int, str]()
+        for own, number, each in sorted(zip(names, numbers, output, strict=True), key=itemgetter(0)):
+            stand[number] = name = leads.get(own, own)
+            expressions.setdefault(name, each)
+            attributes.setdefault(name, each)
+        made = {
+            name: catalyst.alias(each, name).toAttribute()
+            for name, each in expressions.items()
+            if name not in attributes
+        }
+        return cls(expressions, {name: (attributes | made)[name] for name in expressions}, stand)
+
+    def beside(self, other: "RowColumns") -> "RowColumns":
+        """The columns of both, as a join emits them: one of a name that both have is this one."""
+        return RowColumns(
+            self.expressions,
+            self.attributes | {name: each for name, each in other.attributes.items() if name not in self.attributes},
+            self.stand | other.stand,
+        )
+
+    def with_column(self, catalyst: Catalyst, name: str, value: Expression) -> "RowColumns":
+        """The columns, and one that is none of the node's."""
+        attribute = catalyst.alias(value, name).toAttribute()
+        return RowColumns(self.expressions | {name: value}, self.attributes | {name: attribute}, self.stand)
+
+    def shown(self, catalyst: Catalyst, output: Sequence[Expression]) -> list[Expression]:
+        """The columns of the node, of the attributes."""
+        return [
+            own
+            if (own := self.attributes[self.stand[column_number(each)]]).fastEquals(each)
+            else catalyst.standing_for([own], [each])[0]
+            for each in output
+        ]
 
 
 def meets_all(catalyst: Catalyst, join: Node) -> bool:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.top.top import COUNT_MAX
+from dagster_ckpt.operators.shared.ranked.order_by import quoted
 from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nodes
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
@@ -14,13 +16,16 @@ from dagster_ckpt.runtime.plans.exact_texts import NESTED
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column, meets_all
 from dagster_ckpt.runtime.plans.over_algebra import in_plainer_functions
 from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of
-from dagster_ckpt.runtime.plans.parts import Part, types_of
+from dagster_ckpt.runtime.plans.parts import NamedColumns, Part, types_of
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns
+from dagster_ckpt.runtime.plans.work_text import column_name
 
 if TYPE_CHECKING:
     from dagster_ckpt.runtime.plans.compiler import Compiler
 
 Ties = Literal["rows", "rank", "dense_rank"]
+_RANK, _NO_ORDER = "rank()", "any()"
+"""No column that a query reads has such a name."""
 _TIES: Mapping[str, Ties] = {"RowNumber": "rows", "Rank": "rank", "DenseRank": "dense_rank"}
 
 
@@ -154,30 +159,41 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
     plainer = in_plainer_functions(catalyst, node, calls)
     if plainer is not None:
         return compiler.part(plainer)
-    rows = _Rows.of(compiler, node)
+    arguments = []
+    for named in calls:
+        with located(catalyst, named.child()):
+            arguments.append(arguments_of(catalyst, named.child().windowFunction()))
+    rows = _Rows.of(compiler, node, [each for of_one in arguments for each in of_one])
     if not rows.by:
         rows = rows.in_any_order(catalyst)
-    arguments: list[Expression] = []
-    functions: dict[str, Over] = {}
-    for number, named in enumerate(calls):
-        call = named.child()
-        with located(catalyst, call):
-            of_one = arguments_of(catalyst, call.windowFunction())
-            names = [f"v{len(arguments) + place}" for place in range(len(of_one))]
-            functions[f"a{number}"] = function_of(catalyst, call, names)
-        arguments += of_one
-    stream = rows.stream(compiler, arguments)
-    with naming_columns([*functions, *(f"v{number}" for number in range(len(arguments)))], [*calls, *arguments]):
-        made = stream.over(rows.by, **functions)
-        types = types_of(made, len(calls))
-    results = [catalyst.attribute(str(each.name()), type_) for each, type_ in zip(calls, types, strict=True)]
-    stand = [*rows.columns.attributes, *[catalyst.alias(each, "v").toAttribute() for each in arguments]]
-    cast = [catalyst.cast(one, each.dataType()) for one, each in zip(results, calls, strict=True)]
-    own = catalyst.standing_for(cast, [each.toAttribute() for each in calls])
-    part = Part(catalyst, (), stream=made, attributes=(*stand, *results))
-    return part.then(
-        lambda plan, beside: catalyst.project([*rows.output, *own, *beside], plan), tuple(each_of(node.output()))
-    )
+    names, functions, made_by = iter(rows.more), dict[str, Over](), list[str]()
+    for named, of_one in zip(calls, arguments, strict=True):
+        with located(catalyst, named.child()):
+            function = function_of(catalyst, named.child(), [next(names) for _ in of_one])
+        made_by.append(_name_of(function))
+        functions[made_by[-1]] = function
+    functions = {name: functions[name] for name in sorted(functions)}
+    with naming_columns([*made_by, *rows.columns.expressions], [*calls, *rows.columns.expressions.values()]):
+        made = rows.stream().over(rows.by, **functions)
+        types = types_of(made, len(functions))
+    results = {name: catalyst.attribute("a", type_) for name, type_ in zip(functions, types, strict=True)}
+    cast = [catalyst.cast(results[name], each.dataType()) for name, each in zip(made_by, calls, strict=True)]
+    own = [
+        *rows.columns.shown(catalyst, rows.output),
+        *catalyst.standing_for(cast, [each.toAttribute() for each in calls]),
+    ]
+    part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), *results.values()))
+    return part.then(lambda plan, beside: catalyst.project([*own, *beside], plan), tuple(each_of(node.output())))
+
+
+def _name_of(function: Over) -> str:
+    """The function as SQL has it, over the name of what it reads: `lag(delay, n=1)`."""
+    options = [
+        f"{name}={getattr(function, name)!r}"
+        for name in ("n", "default", "rows", "range")
+        if getattr(function, name) is not None
+    ]
+    return column_name(f"{function.function}({', '.join([*filter(None, [function.column]), *options])})")
 
 
 def order_of(catalyst: Catalyst, term: Expression) -> Iterator[tuple[Expression, str]]:
@@ -207,41 +223,57 @@ def _ordered(
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows below a `Window` node as a step reads them: `k0`... keys, `o0`... order, `c0`... their other columns."""
+    """The rows below a `Window` node as a step reads them: its keys, then their other columns.
 
-    child: Node
-    keys: list[str]
-    by: list[str]
+    `by` is their order, and `more` are the names of columns that functions read, of which none is a key.
+    """
+
+    read: NamedColumns
+    keys: tuple[str, ...]
+    by: tuple[str, ...]
+    more: tuple[str, ...]
     columns: RowColumns
-    output: list[Expression]
+    output: tuple[Expression, ...]
 
     @classmethod
-    def of(cls, compiler: "Compiler", window: Node) -> "_Rows":
+    def of(cls, compiler: "Compiler", window: Node, more: Sequence[Expression] = ()) -> "_Rows":
         catalyst = compiler.catalyst
         [child] = each_of(window.children())
         keys = [column for each in each_of(window.partitionSpec()) for column in Key(catalyst, each).columns()]
         terms = [term for each in each_of(window.orderSpec()) for term in order_of(catalyst, each)]
-        key_names = [f"k{number}" for number in range(len(keys))]
-        ordered = [(f"o{number}", column) for number, (column, _) in enumerate(terms)]
-        by = [f"{name} {text}" for (name, _), (_, text) in zip(ordered, terms, strict=True)]
-        output = list(each_of(child.output()))
-        leading = [*zip(key_names, keys, strict=True), *ordered]
-        return cls(child, key_names, by, RowColumns.of(catalyst, leading, child.output(), "c"), output)
+        output = tuple(each_of(child.output()))
+        ordered = [column for column, _ in terms]
+        read = compiler.part(child).named([*keys, *ordered, *more, *output])
+        names = iter(read.names)
+        of_keys = dict(zip(islice(names, len(keys)), keys, strict=True))
+        # A step has keys for nothing else.
+        beside = [f"{name} again" if name in of_keys else name for name in islice(names, len(ordered) + len(more))]
+        of_others = dict(zip(beside, [*ordered, *more], strict=True))
+        by = dict[str, str]()
+        for name, (_, text) in zip(beside, terms, strict=False):
+            by.setdefault(name, text)  # of equal terms the first decides
+        leading = {name: own[name] for own in (of_keys, of_others) for name in sorted(own)}
+        return cls(
+            read,
+            tuple(sorted(of_keys)),
+            tuple(f"{quoted(name)} {text}" for name, text in by.items()),
+            tuple(beside[len(ordered) :]),
+            RowColumns.of(catalyst, leading, output, list(names)),
+            output,
+        )
 
     def in_any_order(self, catalyst: Catalyst) -> "_Rows":
         """The rows by whatever order: without one, all rows of a partition are one frame."""
-        named = zip(self.columns.names, self.columns.expressions, strict=True)
+        named = self.columns.expressions.items()
         found = (name for name, each in named if name not in self.keys and _has_own_order(catalyst, each))
         if (other := next(found, None)) is not None:
-            return replace(self, by=[f"{other} asc"])
-        same = list(zip(self.columns.names, self.columns.expressions, strict=True))
-        columns = RowColumns.of(catalyst, [*same, ("o0", catalyst.parsed("1"))], self.child.output(), "c")
-        return replace(self, by=["o0 asc"], columns=columns)
+            return replace(self, by=(f"{quoted(other)} asc",))
+        columns = self.columns.with_column(catalyst, _NO_ORDER, catalyst.parsed("1"))
+        return replace(self, by=(f"{quoted(_NO_ORDER)} asc",), columns=columns)
 
-    def stream(self, compiler: "Compiler", more: Sequence[Expression] = ()) -> Stream:
-        """The rows, by their keys. `more` are columns `v0`... behind."""
-        names = [*self.columns.names, *(f"v{number}" for number in range(len(more)))]
-        rows = compiler.part(self.child).columns([*self.columns.expressions, *more], names)
+    def stream(self) -> Stream:
+        """The rows, by their keys."""
+        rows = self.read.stream_of(self.columns.expressions)
         return rows.key_by(*self.keys) if self.keys else rows
 
 
@@ -258,10 +290,11 @@ def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int
     rows = _Rows.of(compiler, ordered)
     if not rows.by:  # LIMIT in a subquery, for each row outside
         raise _any_rows()
-    made = rows.stream(compiler).top(bound, rows.by, ties=ties, rank="r")
-    own = [*rows.output, call.toAttribute()]
-    part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes, call.toAttribute()))
-    return part.then(lambda plan, beside: catalyst.project([*own, *beside], plan), own)
+    made = rows.stream().top(bound, rows.by, ties=ties, rank=_RANK)
+    rank = call.toAttribute()
+    shown, own = rows.columns.shown(catalyst, rows.output), [*rows.output, rank]
+    part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), rank))
+    return part.then(lambda plan, beside: catalyst.project([*shown, rank, *beside], plan), own)
 
 
 def _refuse_as_of(compiler: "Compiler", rows: Node) -> None:

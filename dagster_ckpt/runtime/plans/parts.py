@@ -1,6 +1,6 @@
 """A part of a query on its way to steps: what Spark does with the rows of a stream, as plans."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -12,7 +12,7 @@ from dagster_ckpt.runtime.declared.row_work import RowWork, key_columns
 from dagster_ckpt.runtime.declared.stream import Stream, behind, rows_of, worked_by
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.table_keys import Dependency, key_among
-from dagster_ckpt.runtime.plans.work_text import text_of
+from dagster_ckpt.runtime.plans.work_text import WorkText, column_name
 
 Work = Callable[[Node, Sequence[Expression]], Node]
 """A plan on top of another. The attributes, which say what became of a row, run along beside the columns."""
@@ -46,28 +46,53 @@ class Part:
         before = self.work
         return replace(self, work=lambda plan, beside: work(before(plan, beside), beside), output=tuple(output))
 
+    def named(self, expressions: Sequence[Expression]) -> "NamedColumns":
+        """These expressions over the rows, each with a name that says what it computes of what the part reads.
+
+        Expressions of one meaning have one name.
+        """
+        made = self._described(expressions)
+        names = tuple(map(column_name, made.columns))
+        columns = dict(reversed(list(zip(names, expressions, strict=True))))
+        return NamedColumns(self, names, columns, made.rows)
+
     def columns(self, expressions: Sequence[Expression], names: Sequence[str]) -> Stream:
-        """The stream of these expressions over the rows, by these names."""
+        """The stream of these expressions over the rows, by these names, which are the user's."""
+        return self.stream_by(expressions, names, self._described(expressions).with_columns(names))
+
+    def _described(self, expressions: Sequence[Expression]) -> WorkText:
+        catalyst = self.catalyst
+        aliases = [catalyst.alias(each, f"x{place}") for place, each in enumerate(expressions)]
+        plan = self.plan
+        if self.stream is not None:
+            plan = self._over(catalyst.analysed(rows_of(self.stream).frame))[0]
+        return WorkText.of(catalyst, catalyst.project(aliases, plan))
+
+    def _over(self, rows: Node) -> tuple[Node, list[Expression]]:
+        """The part's work on rows of the stream, and the columns that run along beside it."""
+        catalyst = self.catalyst
+        given, names = list(each_of(rows.output())), [name for name, _ in columns_of(rows.output())]
+        beside = [each for name, each in zip(names, given, strict=True) if name == CHANGE_TYPE]
+        values = [each for name, each in zip(names, given, strict=True) if name != CHANGE_TYPE]
+        stand = catalyst.standing_for(catalyst.with_collations_of(values, self.attributes), self.attributes)
+        return self.work(catalyst.project([*stand, *beside], rows), beside), beside
+
+    def stream_by(self, expressions: Sequence[Expression], names: Sequence[str], text: str) -> Stream:
+        """The stream of these expressions by these names. `text` is in the fingerprint of the step that reads it."""
         catalyst = self.catalyst
         if self.stream is None:
             aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
-            plan = catalyst.project(aliases, self.plan)
-            return Stream(catalyst.frame(plan), work=text_of(catalyst, plan))
+            return Stream(catalyst.frame(catalyst.project(aliases, self.plan)), work=text)
 
         def work(rows: DataFrame) -> DataFrame:
-            plan = catalyst.analysed(rows)
-            given, names_given = list(each_of(plan.output())), [name for name, _ in columns_of(plan.output())]
-            beside = [each for name, each in zip(names_given, given, strict=True) if name == CHANGE_TYPE]
-            values = [each for name, each in zip(names_given, given, strict=True) if name != CHANGE_TYPE]
-            stand = catalyst.standing_for(catalyst.with_collations_of(values, self.attributes), self.attributes)
-            below = self.work(catalyst.project([*stand, *beside], plan), beside)
+            below, beside = self._over(catalyst.analysed(rows))
             aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
             return catalyst.frame(catalyst.project([*aliases, *beside], below))
 
         stream = rows_of(self.stream)
         if stream.initial is not None:
             check_initial("", stream.frame, stream.initial)  # `work` knows columns by their places, and casts them
-        return worked_by(stream, work, lambda made: text_of(catalyst, catalyst.analysed(made)))
+        return worked_by(stream, work, text)
 
     def table(self, names: Sequence[str]) -> Stream:
         """The stream whose table has these rows, with these names for the part's own columns.
@@ -123,6 +148,27 @@ class Part:
         """Whether a cast between types of text changes no more than the collation."""
         types = [each.dataType() for each in (cast, cast.child())]
         return self.catalyst.differ_in_collations(*types)
+
+
+@dataclass(frozen=True)
+class NamedColumns:
+    """Columns of a part by what they compute: `names` has that of each expression, `columns` each name once.
+
+    `rows` is the text of which rows there are.
+    """
+
+    part: Part
+    names: tuple[str, ...]
+    columns: Mapping[str, Expression]
+    rows: str
+
+    def stream(self) -> Stream:
+        """Their stream, the columns by their names."""
+        return self.stream_of({name: self.columns[name] for name in sorted(self.columns)})
+
+    def stream_of(self, columns: Mapping[str, Expression]) -> Stream:
+        """The stream of the same rows with these columns, which have other names for some."""
+        return self.part.stream_by(list(columns.values()), list(columns), self.rows)
 
 
 def changes(stream: Stream) -> bool:

@@ -11,6 +11,7 @@ from pyspark.logger import PySparkLogger
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.plans.work_text import is_cut
 
 _LINE = re.compile(r"\(?line (\d+),? pos (\d+)\)?")
 _NO_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
@@ -91,14 +92,14 @@ def _query_error(error: AnalysisException, tables: Callable[[], Iterable[str]]) 
 
 @contextmanager
 def naming_columns(names: Iterable[str], expressions: Iterable[Expression]) -> Iterator[None]:
-    """Within it an `InvalidPipelineError` about columns between steps says what the query has for each."""
+    """Within it an `InvalidPipelineError` about a column between steps whose name is cut says what the query has."""
     try:
         yield
     except RefusedAtError:
         raise
     except InvalidPipelineError as error:
-        pairs = list(zip(names, expressions, strict=False))
-        more = "".join(f", {name}={each.sql()}" for name, each in pairs if re.search(rf"\b{name}\b", str(error)))
+        cut = ((name, each) for name, each in zip(names, expressions, strict=False) if is_cut(name))
+        more = "".join(f", {name}={each.sql()}" for name, each in cut if name in str(error))
         raise InvalidPipelineError(f"{error}{more}").with_traceback(error.__traceback__) from error.__cause__
 
 

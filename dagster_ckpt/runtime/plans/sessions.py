@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from dagster_ckpt.operators import agg, over
 from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.shared.ranked.order_by import quoted
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
 from dagster_ckpt.runtime.plans.table_keys import Dependency
 
-_START, _END = "session_start", "session_end"
+_START, _END = "session_start()", "session_end()"
+"""No column that a query reads has such a name."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class SessionKey:
         return self.catalyst.cast(made, self.expression.dataType())
 
 
-def of_sessions(rows: Stream, keys: Sequence[str], aggregations: Mapping[str, Aggregation]) -> Stream:
+def aggregated_sessions(rows: Stream, keys: Sequence[str], aggregations: Mapping[str, Aggregation]) -> Stream:
     """Aggregates of each session: its keys, of which the last two are the window, then the aggregates.
 
     Rows may come late or be taken back, which joins and splits sessions. A session is known by its start, so that no
@@ -52,5 +54,5 @@ def of_sessions(rows: Stream, keys: Sequence[str], aggregations: Mapping[str, Ag
     """
     *others, start, end = keys
     rows = rows.key_by(*others) if others else rows
-    found = rows.over(f"{start} asc", **{_START: over.session_start(end)})
+    found = rows.over(f"{quoted(start)} asc", **{_START: over.session_start(end)})
     return found.key_by(*others, _START).aggregate(**{_END: agg.max(end)}, **aggregations)

@@ -1,56 +1,78 @@
-"""The text of what Spark does with rows on their way to a step: it is in the fingerprint of the step.
+"""The text of what Spark does with rows on their way to a step: which rows there are, and what each column is.
 
-Names that a query gives are not in it, nor the order of its columns, so that neither needs another state. Columns of a
-source have their names; columns of an earlier step have those by position (`compiler`). Nor are Spark's numbers and
-seeds in it (`plan_text`), so that another process has the same text.
+Both are in the fingerprint of the step, each by itself: the first as its `work`, the others as the names of the columns
+that the step reads. So a column more or less changes no other, and neither names that a query gives nor the order of
+its columns are in the state. Columns of a source, and those of an earlier step, have their names in these texts.
+Spark's numbers and seeds are not in them (`plan_text`), so that another process has the same text.
 """
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from dagster_ckpt.runtime.declared.plan_text import Labels, Pieces, in_pieces, node_line
-from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of, is_leaf, nodes, texts_of
+from dagster_ckpt.runtime.declared.plan_text import Labels, in_pieces, node_line
+from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of, nodes, texts_of
 from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 
+_WORD = re.compile(r"[^\W_]\w*")
+_NAME_CHARS, _DIGEST_CHARS = 64, 10
+_BY_COLLATION = "collationkey("
+_SAME_ROWS = {
+    "EventTimeWatermark",
+    "RebalancePartitions",
+    "Repartition",
+    "RepartitionByExpression",
+    "ResolvedHint",
+    "SubqueryAlias",
+    "View",
+}
+"""Nodes that make no other rows, nor columns."""
 
-def text_of(catalyst: Catalyst, plan: Node) -> str:
-    """What the plan does with the rows of its leaves, from the first on."""
-    plan = catalyst.without_seeds(catalyst.collapsed(plan))
-    labels = Labels(catalyst.function_types(plan))
-    text = labels.text(_lines(catalyst, plan, catalyst.without_numbers(plan), labels))
-    if "collationkey(" not in text:
+
+@dataclass(frozen=True)
+class WorkText:
+    """`rows` says which rows a plan makes of those of its leaves; `columns` what each column of it is, in order."""
+
+    rows: str
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, catalyst: Catalyst, plan: Node) -> "WorkText":
+        """The text of a projection."""
+        plan = catalyst.without_seeds(catalyst.collapsed(plan))
+        texts = _Texts(catalyst, plan)
+        rows = "; ".join(texts.rows(plan, catalyst.without_numbers(plan)))
+        own, *columns = _with_rules(catalyst, plan, [rows, *texts.of_columns(plan)])
+        return cls(own, tuple(_told_apart(catalyst, plan, columns)))
+
+    def with_columns(self, names: Sequence[str]) -> str:
+        """The whole text, with these names of the columns. Their order is not in it."""
+        named = zip(names, self.columns, strict=True)
+        shown = sorted(name if text == name else f"{text} AS {name}" for name, text in named)
+        return "; ".join(each for each in (self.rows, f"SELECT {', '.join(shown)}") if each)
+
+
+def column_name(text: str) -> str:
+    """What a step has as the name of the column that this text says all of.
+
+    A long one is cut, and one with a capital gets a digest too, since Spark may not tell it from another.
+    """
+    if len(text) <= _NAME_CHARS and (text == text.casefold() or _is_column(text)):
         return text
-    # Keys of other rules would stand beside those that are kept.
-    return f"{text}; keys by {', '.join(sorted(catalyst.collation_keys_in(plan)))}"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARS]
+    return f"{text[: _NAME_CHARS - _DIGEST_CHARS - 2]} #{digest}"
 
 
-def _lines(catalyst: Catalyst, plan: Node, without: Node, labels: Labels) -> Pieces:
-    """The lines of a plan, from its leaves on. Before a node stand its subqueries, each in parentheses."""
-    found = list(zip(nodes(plan), nodes(without), strict=True))
-    outputs = [columns_of(node.output()) for node, _ in found]
-    labels.names |= {number: name for output in outputs for name, number in output}
-    lines, has_subqueries = list[Pieces](), catalyst.has_any(plan, "PLAN_EXPRESSION")
-    for (node, other), output in zip(found, outputs, strict=True):
-        if is_leaf(node):
-            labels.given |= {number: name for name, number in output}
-            if not node.isStreaming() and not catalyst.is_empty(node):  # a table beside the stream
-                lines.append([(f"{catalyst.kind(node)} {', '.join(name for name, _ in output)}", None)])
-            continue
-        lines.append(_as_sql(node_line(node, other, labels.names)))
-        if not has_subqueries:
-            continue
-        for subquery, its in zip(each_of(node.subqueries()), each_of(other.subqueries()), strict=True):
-            lines.append([("(", None), *_lines(catalyst, subquery, its, labels), (")", None)])
-    return [piece for line in reversed(lines) for piece in (("; ", None), *line)][1:]
+def is_cut(name: str) -> bool:
+    """Whether the name of a column does not say all of it."""
+    return re.search(rf" #[0-9a-f]{{{_DIGEST_CHARS}}}\b", name) is not None
 
 
-def _as_sql(line: Pieces) -> Pieces:
-    (first, number), *others = line
-    if first.startswith("Filter "):
-        return [(f"WHERE {first.removeprefix('Filter ').lstrip()}", number), *others]
-    if not first.startswith("Project "):
-        return line
-    *before, (last, _) = [(f"SELECT {first.removeprefix('Project ').lstrip().removeprefix('[')}", number), *others]
-    return [*before, (last.removesuffix("]"), None)]
+def name_of_pair(mine: str, theirs: str) -> str:
+    """The name of two columns that a join compares."""
+    return mine if mine == theirs and _WORD.fullmatch(mine) else column_name(f"{mine} = {theirs}")
 
 
 def in_canonical_order(catalyst: Catalyst, expressions: Sequence[Expression], below: Node) -> list[Expression]:
@@ -64,3 +86,201 @@ def in_canonical_order(catalyst: Catalyst, expressions: Sequence[Expression], be
     labels = Labels(catalyst.function_types(plan), names, places)
     keys = [labels.text(in_pieces(*each, names)) for each in zip(texts, without, strict=True)]
     return [each for _, each in sorted(zip(keys, expressions, strict=True), key=lambda pair: pair[0])]
+
+
+class _Texts:
+    """The texts of a plan: `columns` by Spark's number of each column of every node that `rows` was asked for.
+
+    Beside each node stands the same one without Spark's numbers, which shows where its texts have them.
+    """
+
+    def __init__(self, catalyst: Catalyst, plan: Node) -> None:
+        self.columns: dict[int, str] = {}
+        self._catalyst = catalyst
+        self._has_subqueries = catalyst.has_any(plan, "PLAN_EXPRESSION")
+        every = catalyst.with_subqueries(plan) if self._has_subqueries else nodes(plan)
+        self._names = {number: name for node in every for name, number in columns_of(node.output())}
+        self._labels = Labels(catalyst.function_types(plan), self._names, self.columns)
+        self._tables = 0
+
+    def rows(self, node: Node, other: Node) -> Iterator[str]:
+        """What is done to get the rows of a node, from the first on; the node's columns are known then."""
+        kind = self._catalyst.kind(node)
+        children = list(zip(each_of(node.children()), each_of(other.children()), strict=True))
+        if not children:
+            yield from self._leaf(node)
+            return
+        below = [list(self.rows(*child)) for child in children]
+        if self._has_subqueries:
+            self._label_subqueries(node, other)
+        if len(below) == 1:
+            yield from below[0]
+            yield from self._above(kind, node, other)
+        else:
+            sides = ", ".join(f"({'; '.join(lines)})" for lines in below)
+            yield f"{kind.upper()} {self._pairs(node, other) if kind == 'Join' else ''}{sides}"
+            if kind == "Union":
+                self._unite(node, [self.of_columns(child) for child, _ in children])
+        for place, (name, number) in enumerate(columns_of(node.output())):
+            # Of a node of another kind; a join adds at most one, which says whether there is a match.
+            self.columns.setdefault(number, name if kind == "Join" else f"{kind}[{place}]")
+
+    def of_columns(self, node: Node) -> list[str]:
+        """The texts of a node's columns, in order."""
+        return [self.columns[number] for _, number in columns_of(node.output())]
+
+    def _leaf(self, node: Node) -> Iterator[str]:
+        """Columns have their names. Those of a table beside the stream say so."""
+        named = columns_of(node.output())
+        prefix = ""
+        if not node.isStreaming() and not self._catalyst.is_empty(node):
+            self._tables += 1
+            prefix = f"table{self._tables}."
+            yield f"TABLE {self._catalyst.kind(node)}"
+        often = Counter(name.casefold() for name, _ in named)
+        for name, number in named:
+            self.columns[number] = prefix + _of_column(name, is_one=often[name.casefold()] == 1)
+
+    def _above(self, kind: str, node: Node, other: Node) -> Iterator[str]:
+        """What a node does to the rows of the one below."""
+        if kind == "Project":
+            self._name(node, node.projectList(), other.projectList())
+        elif kind == "Aggregate":
+            self._name(node, node.aggregateExpressions(), other.aggregateExpressions())
+            yield f"GROUP BY {', '.join(sorted(self._each(node.groupingExpressions(), other.groupingExpressions())))}"
+        elif kind == "Window":
+            self._name(node, node.windowExpressions(), other.windowExpressions())
+        elif kind == "Filter":
+            yield f"WHERE {' AND '.join(sorted(self._conjuncts(node.condition(), other.condition())))}"
+        elif kind == "Generate":
+            yield f"GENERATE {'OUTER ' if node.outer() else ''}{self._generator(node, other)}"
+        elif kind == "Expand":
+            pairs = zip(each_of(node.projections()), each_of(other.projections()), strict=True)
+            each = [self._each(*pair) for pair in pairs]
+            yield f"EXPAND {len(each)}"
+            self._unite(node, each)
+        elif kind not in _SAME_ROWS:
+            yield self._labels.text(node_line(node, other, self._names))
+
+    def _pairs(self, node: Node, other: Node) -> str:
+        """Which pairs a join makes."""
+        kind = str(node.joinType().toString()).split("(")[0]
+        conditions = [self._catalyst.optional(each.condition()) for each in (node, other)]
+        if conditions[0] is None:
+            return f"{kind} "
+        return f"{kind} ON {' AND '.join(sorted(self._conjuncts(*conditions)))} "
+
+    def _generator(self, node: Node, other: Node) -> str:
+        """The text of a generator, whose columns are known then."""
+        generator = node.generator()
+        own, its = str(generator.toString()), str(other.generator().toString())
+        if self._catalyst.kind(generator) == "PythonUDTF":
+            its = its.replace(f")#{generator.resultId().id()}", ")#0")
+        text, made = self._text(own, its), columns_of(node.generatorOutput())
+        for place, (_, number) in enumerate(made):
+            self.columns[number] = text if len(made) == 1 else f"{text}[{place}]"
+        return text
+
+    def _label_subqueries(self, node: Node, other: Node) -> None:
+        """A subquery over a table beside the stream is known by its text."""
+        parts = zip(self._catalyst.expressions_of(node), self._catalyst.expressions_of(other), strict=True)
+        for part, its in parts:
+            if self._catalyst.kind(part) in ("ScalarSubquery", "ListQuery", "Exists"):
+                lines = list(self.rows(part.plan(), its.plan()))
+                columns = ", ".join(self.of_columns(part.plan()))
+                self.columns[int(part.exprId().id())] = f"({'; '.join([*lines, f'SELECT {columns}'])})"
+
+    def _unite(self, node: Node, branches: Sequence[Sequence[str]]) -> None:
+        """A column is what it is in all branches."""
+        for (_, number), texts in zip(columns_of(node.output()), zip(*branches, strict=True), strict=True):
+            self.columns[number] = in_all(texts)
+
+    def _name(self, node: Node, expressions: Expression, others: Expression) -> None:
+        """The columns that these expressions make, of which some only pass on what is there."""
+        texts = list(zip(texts_of(expressions), texts_of(others), strict=True))
+        made = columns_of(node.output())[-len(texts) :]
+        for (text, other), (name, number) in zip(texts, made, strict=False):
+            own, its = _unnamed(text, name, number), _unnamed(other, name, 0)
+            if own is not None and its is not None:
+                self.columns[number] = self._text(own, its)
+
+    def _each(self, expressions: Expression, others: Expression) -> list[str]:
+        return [self._text(*pair) for pair in zip(texts_of(expressions), texts_of(others), strict=True)]
+
+    def _conjuncts(self, condition: Expression, other: Expression) -> Iterator[str]:
+        if self._catalyst.kind(condition) == "And":
+            yield from self._conjuncts(condition.left(), other.left())
+            yield from self._conjuncts(condition.right(), other.right())
+        else:
+            yield self._text(str(condition.toString()), str(other.toString()))
+
+    def _text(self, expression: str, other: str) -> str:
+        """The text of an expression; that of a constant is no column's."""
+        pieces = in_pieces(expression, other, self._names)
+        text = self._labels.text(pieces)
+        return f"({text})" if len(pieces) == 1 and _WORD.fullmatch(text) else text
+
+
+def _unnamed(text: str, name: str, number: int) -> str | None:
+    """The text of an expression without the name that it gets; None: it gets none."""
+    found = re.fullmatch(rf"(.*) AS {re.escape(name)}#{number}L?(?:-T\d+ms)?", text, re.DOTALL)
+    return None if found is None else found[1]
+
+
+def _with_rules(catalyst: Catalyst, plan: Node, texts: Sequence[str]) -> list[str]:
+    """The texts with the rules of collations: keys of others would stand beside those that are kept."""
+    if not any(_BY_COLLATION in text for text in texts):
+        return list(texts)
+    rules = f"; keys by {', '.join(sorted(catalyst.collation_keys_in(plan)))}"
+    return [text + rules if _BY_COLLATION in text else text for text in texts]
+
+
+def _told_apart(catalyst: Catalyst, plan: Node, texts: Sequence[str]) -> Iterator[str]:
+    """The texts; where two columns of a projection have one, and are not the same, with more that tells them apart.
+
+    Spark writes the constant 'a' as it writes the column a. Two calls of `rand` differ in nothing that it writes.
+    """
+    often, meanings = Counter(texts), dict[str, list[Expression]]()
+    for place, text in enumerate(texts):
+        if often[text] == 1:
+            continue
+        value, known = _value(catalyst, plan, place), meanings.setdefault(text, [])
+        if not any(other.semanticEquals(value) for other in known):
+            known.append(value)
+    written: dict[str, int] = {}
+    for place, text in enumerate(texts):
+        if len(meanings.get(text, ())) < 2:
+            yield text
+            continue
+        value = _value(catalyst, plan, place)
+        sql = f"{text} {value.sql()}"
+        written[sql] = written.get(sql, 0) + (not value.deterministic())
+        yield f"{sql} #{written[sql]}" if written[sql] > 1 else sql
+
+
+def _value(catalyst: Catalyst, plan: Node, place: int) -> Expression:
+    each = plan.projectList().apply(place)
+    return each.child() if catalyst.kind(each) == "Alias" else each
+
+
+def in_all(texts: Sequence[str]) -> str:
+    """What a column is that several plans make."""
+    return texts[0] if len(set(texts)) == 1 else f"union({', '.join(texts)})"
+
+
+def _of_column(name: str, *, is_one: bool) -> str:
+    """A column's name as no expression, no constant and no column that a step adds has one."""
+    if not is_one:
+        name = f"{name} #{hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]}"
+    if _WORD.fullmatch(name):
+        return name
+    found = _QUOTED.fullmatch(name)
+    return f"`{name}`" if found is None else f"`{found[1]}`{int(found[2] or 1) + 1}"
+
+
+_QUOTED = re.compile(r"`(.*)`(\d*)", re.DOTALL)
+"""A column of an earlier step that was quoted there: so often."""
+
+
+def _is_column(text: str) -> bool:
+    return _WORD.fullmatch(text) is not None or _QUOTED.fullmatch(text) is not None

@@ -32,8 +32,8 @@ class OrderColumn:
 
     def spelled(self) -> str:
         """As `order_columns` reads it."""
-        name = self.name.replace("`", "``")
-        return f"`{name}` {'desc' if self.descending else 'asc'} nulls {'first' if self.nulls_first else 'last'}"
+        way, nulls = "desc" if self.descending else "asc", "first" if self.nulls_first else "last"
+        return f"{quoted(self.name)} {way} nulls {nulls}"
 
     def codes(self, column: pa.Array) -> Positions:
         """One number per row, ordered and equal as the values are in this order."""
@@ -76,6 +76,12 @@ class RowOrder:
             yield column.name, column.codes
         for name in self.ties:
             yield name, total_codes
+
+
+def quoted(name: str) -> str:
+    """A column's name as a term has it, whatever is in it."""
+    name = name.replace("`", "``")
+    return f"`{name}`"
 
 
 def order_columns(step: str, by: str | Sequence[str], schema: pa.Schema) -> tuple[OrderColumn, ...]:

@@ -257,14 +257,25 @@ def of_shops(**aggregates: agg.Aggregation) -> Pipeline:
 
 
 def test_what_reads_a_step_with_other_aggregates_begins_with_its_table() -> None:
-    """Its state has their columns, perhaps by position; that of the step itself has what it needs."""
+    """Its state has their columns, which it knows by name; that of the step itself has what it needs."""
     before = steps(of_shops(a0=agg.avg("amount"), a1=agg.count()), a_step("sizes", 0))
     after = steps(of_shops(a0=agg.sum("amount"), a1=agg.count()), a_step("sizes", 0))
     assert breaking_changes(before.before[0], after.before[0]) == ()
-    assert any(each.startswith("step 1: aggregates was") for each in breaking_changes(before, after))
+    assert any(each.startswith("step 1: column a0 was") for each in breaking_changes(before, after))
     change = StepChange.between(before, after)
     assert (change.kept, set(change.read), change.dropped) == ({0: 0}, {0}, (1,))
     assert StepChange.between(before, before).kept == {0: 0, 1: 1}
+
+
+def test_what_reads_a_step_goes_on_if_that_only_loses_or_gets_other_columns() -> None:
+    before = steps(of_shops(a0=agg.avg("amount"), a1=agg.count()), a_step("sizes", 0))
+    for aggregates in (
+        {"a0": agg.avg("amount")},
+        {"a0": agg.avg("amount"), "a1": agg.count(), "a2": agg.count("amount")},
+    ):
+        after = steps(of_shops(**aggregates), a_step("sizes", 0))
+        assert breaking_changes(before.before[0], after.before[0]) == breaking_changes(before, after) == ()
+        assert StepChange.between(before, after).kept == {0: 0, 1: 1}
 
 
 def test_a_step_whose_state_lacks_a_column_is_not_kept() -> None:
