@@ -280,12 +280,19 @@ class IcebergSession:
             except Exception as error:
                 text = without_secrets(f"{type(error).__name__}: {error}", self._to.properties)
                 raise destination_error(
-                    Fault.PERSON if isinstance(error, TypeError | ValueError) else fault_by_text(text),
+                    _fault(error, text),
                     "the request to Iceberg failed, or its reply was lost: check that catalog and files can be "
                     "reached.",
                     destination=self._to.address,
                     reason=text,
                 ) from error
+
+
+def _fault(error: Exception, text: str) -> Fault:
+    # A table that was made again under its name: the next session finds it without a position.
+    if "Table UUID does not match" in text:
+        return Fault.NO_ANSWER
+    return Fault.PERSON if isinstance(error, TypeError | ValueError) else fault_by_text(text)
 
 
 def _catalog(to: Iceberg) -> "Catalog":

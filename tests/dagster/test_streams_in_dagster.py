@@ -102,7 +102,7 @@ def test_missing_input_folder_is_named_with_the_asset(place: Place) -> None:
         return Stream(spark.readStream.schema("k string").parquet(str(place.folder / "nowhere")))
 
     failure = failure_of(place.run(counts))
-    assert "CheckpointError: what the stream reads is not there" in failure
+    assert "OutsideCodeError: what the stream reads is not there" in failure
     assert failure.strip().endswith(f"asset=counts, path={place.folder / 'nowhere'}")
 
 

@@ -15,7 +15,7 @@ from dagster_ckpt import (
     streaming_asset,
 )
 from dagster_ckpt.destinations import Kafka, ParquetFolder, Postgres
-from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.errors import InvalidPipelineError, OutsideCodeError
 from examples.destinations.sqlite_destination import SQLite
 from tests.unit.delivery.delivering import Delivering
 from tests.unit.history.made_streams import departures
@@ -160,5 +160,5 @@ def test_a_variable_that_is_not_set_where_the_location_loads_hides_the_place_and
     to = Postgres(dg.EnvVar("SHOP_URL"), "delays")
     asset = deliver(delays, to=to)
     assert "dagster/uri" not in asset.get_asset_spec().metadata
-    with pytest.raises(InvalidPipelineError, match=r"set it where the delivery runs\. variable=SHOP_URL"):
+    with pytest.raises(OutsideCodeError, match=r"set it where the delivery runs\. variable=SHOP_URL"):
         _ = to.address

@@ -26,7 +26,7 @@ def open_to_others(folder: Path) -> Path:
 
 
 def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidPipelineError, match=f"cache_dir={tmp_path}"):
+    with pytest.raises(InvalidPipelineError, match=f"folder={tmp_path}"):
         check_cache(options(open_to_others(tmp_path / "cache")), FAR)
 
 
