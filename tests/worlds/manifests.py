@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import SHARDS_MAX, Epoch, Nonce, Shard, StreamUuid, Term, Version
+from dagster_ckpt.protocol.manifest.codec import FILE_BYTES_MAX
 from dagster_ckpt.protocol.manifest.manifest import (
     ChangeRef,
     IndexRef,
@@ -88,6 +89,7 @@ _SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (RunRef, "path"): PATHS,
     (ChangeRef, "path"): PATHS,
     (IndexRef, "path"): PATHS,
+    **{(kind, "bytes"): st.integers(0, FILE_BYTES_MAX) for kind in (RunRef, ChangeRef, IndexRef)},
     (RunRef, "moved_lo"): HASHES,
     (RunRef, "moved_hi"): HASHES,
     (Manifest, "shards"): st.integers(0, SHARDS_MAX),

@@ -151,7 +151,8 @@ HASH_RANGE: Codec[HashRange] = texts(_ranges, _encode_ranges)
 SCHEMA = Codec(_schema, _encode_schema)
 TIME_RANGE = Record(TimeRange, {"least_us": WHOLE, "greatest_us": WHOLE}).codec()
 
-FILE_BYTES = up_to(1 << 40)
+FILE_BYTES_MAX = 1 << 40
+FILE_BYTES = up_to(FILE_BYTES_MAX)
 """The bytes of a file. A reader of a remote store makes room for them before it sees the file."""
 
 RUN = Record(
