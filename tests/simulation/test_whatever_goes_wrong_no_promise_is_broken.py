@@ -13,7 +13,7 @@ from tests.simulation.world import World
 WITH_STEPS = range(1_050, 1_236)
 """About one world in five of these has streams of several steps."""
 
-DEEP = (*range(250, 464), 595)
+DEEP = (*range(250, 468), 595)
 """Among them are some of the few worlds with sleepers."""
 
 FOUND_BEFORE = {

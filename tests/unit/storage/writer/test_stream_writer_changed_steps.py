@@ -95,7 +95,7 @@ def test_a_filter_behind_all_state_begins_without_the_option_unless_it_stops_a_r
     assert (writer.manifest.pipeline, writer.changed_pipeline) == (PIPELINE, filtered)
     writer.close("it began nothing")
     subscribe(ManifestChain(store, CLOCK), Subscriber("reports", StreamUuid("r"), old.epoch))
-    with pytest.raises(IncompatibleStateError, match="have to begin again: reports; with restart_steps: true"):
+    with pytest.raises(IncompatibleStateError, match="have to begin again: reports; with dagster-ckpt restart-steps"):
         opened(store, filtered, restart_steps=False)
     assert opened(store, filtered).changed_pipeline == filtered
 
