@@ -85,7 +85,8 @@ def test_a_stream_that_cannot_work_as_written_is_dead_and_no_restart_is_promised
     dead = world.check("s", "is_live")
     assert dead is not None
     assert dead.description == (
-        "Not running, and it should: its pipeline is invalid: fix it and start the stream again. It has no epoch yet."
+        "Not running, and it should: its pipeline is invalid: fix it and start the stream again "
+        "(InvalidPipelineError: no such column). It has no epoch yet."
     )
 
 

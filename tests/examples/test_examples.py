@@ -162,7 +162,7 @@ def test_fork_and_rollback(example: Example) -> None:
 @of("checks_of_a_stream")
 @pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 def test_checks_of_a_stream(example: Example) -> None:
-    assert metadata(example.run(), "stock_report") == {"quantity": 5}
+    assert metadata(example.run(), "stock_report") == {"quantity": 5, "epoch/stock": 2}
     epoch = example.stream("stock").latest().epoch
     job = example.module.defs.resolve_job_def("stock_checks_job")
     [evaluation] = job.execute_in_process(instance=example.instance).get_asset_check_evaluations()
@@ -178,7 +178,7 @@ def test_checks_of_a_stream(example: Example) -> None:
 @of("code_location")
 @pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 def test_code_location(example: Example) -> None:
-    assert metadata(example.run(), "best_shop") == {"shop": "S", "total": 4}
+    assert metadata(example.run(), "best_shop") == {"shop": "S", "total": 4, "epoch/sales_by_shop": 2}
 
 
 def test_testing_an_asset() -> None:

@@ -39,7 +39,7 @@ stream.run(totals(root / "inbox"), hooks=JobHooks(lambda epoch: os.kill(jvm, sig
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A temporary folder of all users, whose path is short enough for sockets."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
         Path(name).chmod(0o1777)
         monkeypatch.setattr(tempfile, "tempdir", name)
         yield Path(name)

@@ -1,6 +1,7 @@
 """Records that no schema fits, and bytes that are no text: the error names the file, or the log the number."""
 
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def test_failfast_names_the_file_and_permissive_warns_once_of_rows_without_a_val
     inbox.mkdir(exist_ok=True)
     for number, text in enumerate(['{"k": "a"}\n', '{"k": "a"}\nbroken\n{"k":\n', "broken\n"]):
         (inbox / f"{number}.json").write_text(text)
+        os.utime(inbox / f"{number}.json", (number, number))  # Spark reads the oldest first
 
     def counted(spark: SparkSession, mode: str) -> Stream:
         reader = spark.readStream.schema("k string").option("maxFilesPerTrigger", 1).option("mode", mode)

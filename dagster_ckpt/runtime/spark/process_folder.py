@@ -64,16 +64,20 @@ def use_process_folder(environ: MutableMapping[str, str]) -> None:
     """
     if _has_jvm(environ):
         return
-    given = _OUR_OPTION.sub("", environ.get(JAVA_OPTIONS, ""))  # one that a parent process has set is of its folder
+    options = environ.get(JAVA_OPTIONS, "")
+    given = _OUR_OPTION.sub("", options)  # one that a parent process has set is of its folder
     if _OPTION in given:
         return
     with suppress(OSError, InvalidPipelineError):  # a run says it, which needs the folder
         folder = process_folder()
         option = f'"{_OPTION}{folder}"'
-        if option not in environ.get(JAVA_OPTIONS, ""):
+        is_inherited = given != options and option not in options
+        if option not in options:
             environ[JAVA_OPTIONS] = f"{option} {given}".strip()
         if len(os.fsencode(folder)) + _SOCKET_NAME_BYTES <= _SOCKET_BYTES_MAX:
             environ.setdefault(SOCKETS, "true")
+        elif is_inherited:  # the parent's path was short enough
+            environ.pop(SOCKETS, None)
 
 
 def note_elsewhere(folders: Iterable[Path]) -> None:

@@ -27,7 +27,7 @@ Ended = Callable[[], Path]
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A short path, as sockets need; no JVM of this process counts."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
         monkeypatch.setattr(tempfile, "tempdir", name)
         monkeypatch.setattr(folders, "_has_jvm", lambda _environ: False)
         yield Path(name)
@@ -105,6 +105,18 @@ def test_a_long_path_gets_no_sockets(tmp_path: Path, temporary: Path, monkeypatc
     (tmp_path / ("container_" * 6)).mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("container_" * 6)))
     environ: dict[str, str] = {}
+    use_process_folder(environ)
+    assert set(environ) == {"SPARK_SUBMIT_OPTS"}
+
+
+def test_a_child_with_a_longer_path_has_no_sockets_of_its_parents(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ: dict[str, str] = {}
+    use_process_folder(environ)
+    assert environ["PYSPARK_UDS_MODE"] == "true"
+    (tmp_path / ("container_" * 6)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("container_" * 6)))
     use_process_folder(environ)
     assert set(environ) == {"SPARK_SUBMIT_OPTS"}
 
