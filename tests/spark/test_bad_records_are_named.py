@@ -47,7 +47,8 @@ def test_failfast_names_the_file_and_permissive_warns_once_of_rows_without_a_val
 
     def counted(spark: SparkSession, mode: str) -> Stream:
         reader = spark.readStream.schema("k string").option("maxFilesPerTrigger", 1).option("mode", mode)
-        return Stream(reader.json(str(inbox))).key_by("k").aggregate(n=agg.count())
+        # Rows that Spark aggregates before the shuffle come to no task as they were.
+        return Stream(reader.json(str(inbox))).key_by("k").deduplicate()
 
     with pytest.raises(CheckpointDeclinedError, match=r"read=file:/.*1\.json") as stopped:
         stream.run(lambda spark: counted(spark, "FAILFAST"), ONCE)
