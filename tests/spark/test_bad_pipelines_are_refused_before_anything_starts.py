@@ -285,7 +285,9 @@ def test_a_changed_key_aggregate_or_input_on_existing_state_says_what_changed(
         (("k",), agg.max("v"), inbox, "aggregate"),
         (("k",), agg.sum("v"), inbox.parent, "input"),
     ]:
-        with pytest.raises(IncompatibleStateError, match=rf"(?s){changed}.*dagster-ckpt rebuild .*dagster-ckpt from-epoch"):
+        with pytest.raises(
+            IncompatibleStateError, match=rf"(?s){changed}.*dagster-ckpt rebuild .*dagster-ckpt from-epoch"
+        ):
             stream.run(function(keys, aggregate, folder))
     stream.run(function(("k",), agg.sum("v"), inbox), FAST)
     assert stream.rows() == [{"k": "a", "n": 1}]
