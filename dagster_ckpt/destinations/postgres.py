@@ -346,7 +346,7 @@ def _connected(to: Postgres) -> "Connection":
 
 
 def _not_done(error: "Error", to: Postgres) -> CheckpointError:
-    # The driver's text has what the server says of a row: table, column, line and detail.
+    # The driver's text has the server's details of a row: table, column, line and detail.
     text = without_secrets(str(error), {"url": to.url})
     return destination_error(
         fault_by_sqlstate(error.sqlstate, text),

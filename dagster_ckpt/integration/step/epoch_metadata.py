@@ -70,7 +70,7 @@ def epoch_metadata(
 
 
 def changed_functions(stream: str, names: Sequence[str]) -> Metadata:
-    """What the first epoch after a change of the code of these functions says of it."""
+    """How the first epoch after a change reports that the code of these functions changed."""
     which = ", ".join(f"`{name}`" for name in names)
     text = (
         f"The code of {which} has changed. Rows that were there before keep what the old code made of them. "

@@ -119,7 +119,7 @@ def _impossible(name: str, found: str) -> CorruptStateError:
 
 
 def _fits(tail: Tail) -> bool:
-    """Whether the file has what its end says: whoever reads it takes each of these numbers as it is."""
+    """Whether the file has what its end says: a reader takes each of these numbers as it is."""
     found = tail.descriptor
     hashes = int(found.greatest, 16) - int(found.least, 16)
     shifts = found.directory_shift, found.bloom_shift

@@ -69,7 +69,7 @@ class Part:
         return WorkText.of(catalyst, catalyst.project(aliases, plan))
 
     def _over(self, rows: Node) -> tuple[Node, list[Expression]]:
-        """The part's work on rows of the stream, and the columns that run along beside it."""
+        """The part's work on rows of the stream, and the columns that pass through unchanged."""
         catalyst = self.catalyst
         given, names = list(each_of(rows.output())), [name for name, _ in columns_of(rows.output())]
         beside = [each for name, each in zip(names, given, strict=True) if name == CHANGE_TYPE]
