@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def do(name: str, room: Room, ends: float | None, processes: int) -> int:
-    """Do one room, and report. Returns how many survivors nobody has judged."""
+    """Do one room, and report. Returns the number of survivors that are not judged yet."""
     folder = WORK / name
     lay_out(folder, room)
     survivors = tests_changed(folder, room)

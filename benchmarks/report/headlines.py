@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.plan import Name
 from benchmarks.report.figures import Figures
+from benchmarks.report.goals import native_ratios
 from benchmarks.report.page import fill_tables, table_of
 from benchmarks.report.words import count, times
 
@@ -44,12 +45,7 @@ def from_bench(figures: Figures) -> dict[str, Headline]:
         if ours is not None and faster is not None:
             text = f"{count(ours.rows_per_second)} rows a second, {times(faster)} {rival}"
             found[name] = _of_cell(figures, cell, f"running count, sum and maximum; {what}", text)
-    ratios = [
-        ratio
-        for cell in figures.cells("native")
-        for rows in figures.sizes(cell)
-        if (ratio := figures.faster(cell, rows, Name.NATIVE)) is not None
-    ]
+    ratios = native_ratios(figures)
     if ratios:
         what = f"the same in {len(ratios)} mixtures of keys and batches: the worst"
         found["worst"] = _of_cell(figures, "native/10k-uniform", what, f"{times(min(ratios))} {Name.NATIVE}")

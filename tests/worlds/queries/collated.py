@@ -16,7 +16,7 @@ _SHAPES = (
     "SELECT DISTINCT {v} FROM {distinct}",
     "SELECT k, count(DISTINCT v) AS n, count(DISTINCT v, 1) AS m, approx_count_distinct(c) AS o FROM {t} GROUP BY k",
     "SELECT {least}, {greatest}, max_by(1, c) AS one, count(c) AS n FROM {t} GROUP BY k",
-    # Beside it, Spark's own min and max of text with a collation are other bytes.
+    # In a query that has it, Spark's own min and max of text with a collation give other bytes.
     "SELECT {texts} FROM {t} GROUP BY k",
     "SELECT t.k, u.k AS j FROM {t} {join} {u} ON t.v = u.v",
     "SELECT t.k, {shown}, u.k AS j FROM {t} {outer} {u} ON t.v = u.v AND t.k <= u.k",
