@@ -50,6 +50,10 @@ class Calm:
             upstream = upstream.upstream
         self._term = self._deliver(driver) if isinstance(driver, DeliveryDriver) else self._write(driver)
         world.scheduler.this().sleep(2 * world.character.grace_ms + 2 * max(world.character.faults.pauses_ms))
+        # Only now: a writer that slept until now may have subscribed for a delivery that was begun again meanwhile.
+        for delivery in (each.delivery for each in world.deliveries if each.upstream is stream):
+            if delivery is not None:
+                delivery.unsubscribe()
         found = stream.chain_of(self._process).newest()
         if found != stream.oracle.newest:
             wrong = f"{found and found.version} of {len(stream.oracle.history)}"

@@ -42,6 +42,7 @@ FOUND_BEFORE = {
     "a person reset the sensor over and over, so that it never saw how long another stream's run had hung": 10065,
     "a delivery that slept took a sleeper's manifest on a freed number for the log it had been reading": 103023,
     "a delivery was made again while a collector looked how far it was": 97743,
+    "a writer that slept through the end of its delivery subscribed it again, and the oracle counted on nobody": 9462,
 }
 """Worlds that showed a defect, which is mended. Once the code asks the store other questions, it is another world."""
 

@@ -354,9 +354,6 @@ class World:
     def _make_calm(self) -> None:
         self.is_over = True
         self.weather.land_all()
-        for stream in self.deliveries:
-            if stream.delivery is not None:
-                stream.delivery.unsubscribe()
         ends: list[Calm] = []
         for fork in reversed(self.forks):  # a fork may be one of an earlier one
             if fork.oracle.newest is not None:  # else it never came
