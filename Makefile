@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: test-memory test-daemon test-tpcds test-sql-tests first-epoch fifty profile
+.PHONY: test-long test-memory test-daemon test-tpcds test-sql-tests first-epoch fifty profile
 .PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage fuzz mutants test-s3 test-stores test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
 	docs versions package release constraints clean
 
@@ -45,6 +45,9 @@ test-fast: $(READY) ## run the tests that need neither Spark nor Dagster
 
 test-queries: $(READY) ## run all queries of known benchmarks as streams and compare with Spark's batch after each epoch
 	@scripts/run.sh python scripts/test.py queries
+
+test-long: $(READY) ## run more tests of the kinds that `make test` runs, and those that start many processes
+	@scripts/run.sh python scripts/test.py long
 
 test-memory: $(READY) ## put a backlog of 20 times a task's memory limit through it, and measure what it holds
 	@$(BIN)/python scripts/test.py memory

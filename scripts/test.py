@@ -3,7 +3,7 @@
 `scripts/test.py` runs all but those that kill processes, `scripts/test.py kills` runs these, `scripts/test.py fast`
 only those that need neither Spark nor Dagster, `scripts/test.py queries` those of known benchmarks and random ones,
 `scripts/test.py memory` those that fill a task's memory for a while, and `scripts/test.py stream` a few tests that need
-both. Other words are arguments of pytest.
+both, `scripts/test.py long` more of the same kinds as all others. Other words are arguments of pytest.
 """
 
 import os
@@ -21,6 +21,7 @@ HEAVY = "spark or dagster or slow"
 KILLS = "chaos"
 QUERIES = "queries"
 MEMORY_LIMITS = "memory"
+LONG = "long"
 PYTHON_START = Path(__file__).resolve().parents[1] / "tests/worlds/python_start"
 REPORTS = Path(".work/tests")
 # With one compiler Java has room for 48 MB of code, fewer than a file of tests needs: it would drop and compile again.
@@ -41,14 +42,15 @@ class Part:
 # The folders are named too, so that the quick part does not even import Spark and Dagster to find that it skips them.
 # tests/daemon waits for minutes: `make test-daemon`.
 NOT_FAST = tuple(f"--ignore=tests/{folder}" for folder in ("spark", "dagster", "chaos", "daemon"))
-FAST = Part("fast", ("-n", "2", "-m", f"not ({HEAVY} or {KILLS})", *NOT_FAST))
+FAST = Part("fast", ("-n", "2", "-m", f"not ({HEAVY} or {KILLS} or {LONG})", *NOT_FAST))
 # A file's tests share a session of Spark. The order is that of tests/conftest.py: the longest come first. Three workers
 # for two cores: these tests wait for processes to start, and for leases to lapse.
 BY_FILE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
-FULL = Part("heavy", ("-m", f"({HEAVY}) and not ({KILLS} or {QUERIES} or {MEMORY_LIMITS})", *BY_FILE))
+FULL = Part("heavy", ("-m", f"({HEAVY}) and not ({KILLS} or {QUERIES} or {MEMORY_LIMITS} or {LONG})", *BY_FILE))
 # Each worker gets a second file before its first is done: with one worker more, none waits behind the longest.
 KILL = Part("kills", ("-m", KILLS, *BY_FILE, "-n", "4", "tests/chaos"))
 QUERY = Part("queries", ("-m", QUERIES, *BY_FILE, "tests/spark"))
+LONG_TESTS = Part("long", ("-m", LONG, *BY_FILE))
 MEMORY_LIMIT = Part("memory", ("-m", MEMORY_LIMITS, "tests/unit/state"))
 # What a new version of Spark or Dagster would break first: a project made from the wheel, every kind of step, and every
 # call of Spark's private planner.
@@ -70,7 +72,7 @@ class Outcome:
 
 def chosen(words: Sequence[str]) -> tuple[Part, ...]:
     """The parts that these words name; without words all but the kills; other words are arguments of pytest."""
-    named = {part.name: part for part in (FAST, FULL, KILL, QUERY, MEMORY_LIMIT, STREAM)}
+    named = {part.name: part for part in (FAST, FULL, KILL, QUERY, LONG_TESTS, MEMORY_LIMIT, STREAM)}
     if not words:
         return FAST, FULL
     if named.keys() >= set(words):

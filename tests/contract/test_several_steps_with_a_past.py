@@ -27,7 +27,7 @@ EPOCHS = 20
 """More than the newest manifests that no collector removes."""
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.long)])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
     if request.param == "local":
         return StoreAddress(tmp_path.as_uri())

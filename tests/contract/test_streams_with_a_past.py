@@ -69,7 +69,7 @@ class World:
         return set(self.address.open().list(""))
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.long)])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "local":
         return World(StoreAddress(tmp_path.as_uri()))

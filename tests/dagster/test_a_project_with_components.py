@@ -129,6 +129,7 @@ def done(ran: subprocess.CompletedProcess[str]) -> str:
     return ran.stdout
 
 
+@pytest.mark.long
 def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, project: Path) -> None:
     scaffolds = (["scaffold", "defs", COMPONENT, "made_up"], ["scaffold", "defs", DELIVERY, "in_files"])
     listed, _ = json.JSONDecoder().raw_decode(done(dg(["list", "components", "--json"], *scaffolds)))

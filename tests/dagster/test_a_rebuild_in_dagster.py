@@ -49,6 +49,7 @@ def test_a_new_aggregate_is_built_from_the_beginning_and_takes_over_in_one_epoch
     assert place.history().verify().findings == ()
 
 
+@pytest.mark.long
 def test_a_stream_and_a_reader_of_it_go_on_behind_a_rebuild_and_go_back_over_it(place: Place) -> None:
     @streaming_asset(shards=2, recovery=AT_ONCE)
     def few(counts: Stream) -> Stream:
@@ -77,6 +78,7 @@ def test_a_stream_and_a_reader_of_it_go_on_behind_a_rebuild_and_go_back_over_it(
     assert rows(place) == [("a", 1, 1), ("b", 3, 5), ("c", 1, 7)]
 
 
+@pytest.mark.long
 def test_the_live_stream_goes_on_until_the_other_has_caught_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.drop(("a", 1), ("a", 5))
     live = place.run_beside(place.counts(mode="continuous"))
@@ -200,6 +202,7 @@ def test_files_that_the_source_no_longer_has_stop_it_before_the_live_stream_ends
     assert place.history().manifest().version == version
 
 
+@pytest.mark.long
 def test_a_stream_that_began_with_a_table_is_rebuilt_with_it_or_not_at_all(place: Place) -> None:
     def counts_of(*, past: bool, **aggregates: agg.Aggregation) -> dg.AssetsDefinition:
         @streaming_asset(name="counts", shards=2, recovery=AT_ONCE)

@@ -166,6 +166,7 @@ def test_the_command_takes_credentials_from_the_environment_and_shows_none(
     assert json.loads(shown[-1])
 
 
+@pytest.mark.long
 def test_the_command_shows_no_password_of_an_address_that_the_environment_holds(shown: list[str]) -> None:
     environment = {
         **os.environ,

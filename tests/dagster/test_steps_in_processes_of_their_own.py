@@ -9,6 +9,7 @@ from tests.dagster.loadable_jobs import PLACE, two_streams_and_a_report
 from tests.dagster.place import Place
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_streams_selected_together_take_turns_and_what_is_downstream_of_both_is_executed(

@@ -1,6 +1,7 @@
 """A changed step of a stream: what Dagster's user sees, and the option of one run."""
 
 import dagster as dg
+import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt import Recovery, Stream, agg, streaming_asset
@@ -37,6 +38,7 @@ def test_a_run_with_the_option_adds_a_step_that_has_all_rows(place: Place) -> No
     assert "restart_steps" in ONCE, "the sensor does not repeat it"
 
 
+@pytest.mark.long
 def test_a_downstream_stops_and_its_way_back_leads_to_the_new_table(place: Place) -> None:
     @streaming_asset(shards=2, recovery=AT_ONCE)
     def few(counts: Stream) -> Stream:

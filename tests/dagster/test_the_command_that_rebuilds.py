@@ -42,7 +42,9 @@ REQUESTS = {
 }
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "rebuild" else pytest.mark.long) for name in REQUESTS]
+)
 def test_the_streams_job_is_launched_with_the_request(tmp_path: Path, url: str, name: str) -> None:
     arguments, config = REQUESTS[name]
     home = tmp_path / "home"

@@ -80,6 +80,7 @@ def test_its_workspace_loads_from_any_folder(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.long
 @pytest.mark.dagster
 @pytest.mark.parametrize(
     ("variable", "name"),

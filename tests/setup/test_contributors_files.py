@@ -55,7 +55,7 @@ def test_the_long_proofs_are_scheduled() -> None:
     workflow = loaded(CHECKOUT / ".github/workflows/proofs.yml")
     assert "schedule" in workflow[True], "YAML reads the key `on` as true"
     names = [each["name"] for each in workflow["jobs"]["prove"]["strategy"]["matrix"]["include"]]
-    assert names == ["simulate", "chaos", "queries", "memory", "fuzz", "mutants", "properties", "bench"]
+    assert names == ["simulate", "chaos", "queries", "long", "memory", "fuzz", "mutants", "properties", "bench"]
 
 
 def test_the_hooks_run_the_pinned_tools() -> None:

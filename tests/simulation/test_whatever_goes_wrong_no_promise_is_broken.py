@@ -76,6 +76,7 @@ def test_streams_of_several_steps_keep_every_promise() -> None:
         assert counts[what] >= least, (what, counts)
 
 
+@pytest.mark.long
 def test_the_worlds_reach_deep_enough_to_mean_something() -> None:
     counts: Counter[str] = Counter()
     for seed in DEEP:

@@ -192,6 +192,7 @@ def test_planned_twice_the_fingerprint_is_the_same(t: DataFrame, name: str) -> N
     plan_twice(t.sparkSession, lambda: plan(t, name))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_streams_go_on_in_another_process(spark_of_all: SparkSession, tmp_path: Path) -> None:
     drop(tmp_path / "t", 0, ROWS)

@@ -112,6 +112,7 @@ def by_key(stream: StreamUnderTest) -> dict[object, object]:
     return {row["k"]: row["total"] for row in stream.rows()}
 
 
+@pytest.mark.long
 def test_rows_that_match_come_change_and_go_with_the_upstreams(chain: Chain) -> None:
     chain.feed_by_spark([("a", 5), ("b", 20), ("c", 30)])
     chain.down.run(chain.large, PATIENT)
@@ -126,6 +127,7 @@ def test_rows_that_match_come_change_and_go_with_the_upstreams(chain: Chain) -> 
     assert len(chain.consumed()) == 2
 
 
+@pytest.mark.long
 def test_a_rename_in_the_upstream_is_followed_by_one_that_is_behind(chain: Chain) -> None:
     """Epochs from before the rename are read under the new names, by the code that has them too."""
     chain.feed_by_spark([("a", 5), ("b", 20)])
@@ -157,6 +159,7 @@ def test_an_epoch_reads_a_limited_number_of_upstream_epochs(chain: Chain) -> Non
     assert by_key(chain.down) == by_key(chain.up)
 
 
+@pytest.mark.long
 def test_spark_may_aggregate_an_upstreams_rows_before_it_shuffles_them(
     chain: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +209,7 @@ def test_a_query_takes_back_what_the_upstream_changes(chain: Chain) -> None:
         assert {row["total"]: (row["pairs"], row["last"]) for row in chain.down.rows()} == wanted
 
 
+@pytest.mark.long
 def test_windows_follow_what_the_upstream_changes(chain: Chain) -> None:
     def windows(spark: SparkSession) -> Stream:
         timed = chain.upstream(spark).with_column("at", "timestamp_seconds(total)").with_watermark("at", "0s")
@@ -217,6 +221,7 @@ def test_windows_follow_what_the_upstream_changes(chain: Chain) -> None:
         assert [row["all"] for row in sorted(chain.down.rows(), key=lambda row: str(row["window_start"]))] == wanted
 
 
+@pytest.mark.long
 def test_floats_and_distinct_values_are_taken_back_without_a_trace(chain: Chain) -> None:
     def means(spark: SparkSession) -> Stream:
         return Stream(chain.read(spark)).key_by("k").aggregate(mean=agg.avg("v"))
@@ -305,6 +310,7 @@ def test_a_table_and_files_are_read_in_one_stream(chain: Chain) -> None:
     assert sorted(str(row["k"]) for row in chain.down.rows()) == ["a", "a", "b", "b", "c", "c"]
 
 
+@pytest.mark.long
 def test_a_rollback_of_the_downstream_reads_the_same_epochs_again(chain: Chain) -> None:
     chain.feed([("a", 11)])
     chain.down.run(chain.large, PATIENT)
@@ -387,6 +393,7 @@ def test_a_downstream_cut_off_while_it_was_down_reports_it_and_starts_over(chain
     up.close()
 
 
+@pytest.mark.long
 def test_a_large_table_comes_in_parts_and_then_its_log_without_gap_or_overlap(chain: Chain) -> None:
     chain.rows_a_part = 100
     chain.feed([(f"k{value}", value) for value in range(400)])

@@ -130,6 +130,7 @@ def test_sums_means_and_spreads_of_numbers(stream: StreamUnderTest, inbox: Path)
                 assert found == pytest.approx(expected, rel=1e-9), (function, name)
 
 
+@pytest.mark.long
 def test_functions_of_spark_sql_equal_sparks_own(stream: StreamUnderTest, inbox: Path) -> None:
     aggregates = {
         **{f"{name}({column})": getattr(agg, name)(column) for name in SPREADS for column in NUMBERS},

@@ -76,6 +76,7 @@ def every_reader(stream: StreamUnderTest, spark: SparkSession, names: list[str])
         )
 
 
+@pytest.mark.long
 def test_rows_as_they_are(
     stream: StreamUnderTest, spark: SparkSession, named: Callable[[SparkSession], DataFrame]
 ) -> None:
@@ -139,6 +140,7 @@ STEPS: dict[str, Callable[[DataFrame], Stream]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", STEPS)
 def test_steps(
     stream: StreamUnderTest, spark: SparkSession, named: Callable[[SparkSession], DataFrame], step: str
@@ -147,6 +149,7 @@ def test_steps(
     every_reader(stream, spark, NAMES)
 
 
+@pytest.mark.long
 def test_late_rows(stream: StreamUnderTest, inbox: Path, named: Callable[[SparkSession], DataFrame]) -> None:
     def function(session: SparkSession) -> Stream:
         counts = timed(named(session)).window(tumbling("1s"), late="keep")
@@ -160,6 +163,7 @@ def test_late_rows(stream: StreamUnderTest, inbox: Path, named: Callable[[SparkS
     assert shown(late, NAMES) == [dict.fromkeys(NAMES, value) for value in range(-ROWS, 0)]
 
 
+@pytest.mark.long
 @pytest.mark.reads_streams
 @pytest.mark.parametrize("updating", [False, True])
 def test_streams_that_read_streams(

@@ -85,6 +85,7 @@ def test_an_aggregate_goes_back_over_a_rebuild_to_what_it_had_counted(spark: Spa
     assert by_key(stream) == {"a": {"n": 3, "most": 50}}
 
 
+@pytest.mark.long
 def test_sessions_that_merge_over_the_change(spark: SparkSession, tmp_path: Path) -> None:
     def sessions(rows: Stream, **more: agg.Aggregation) -> Stream:
         timed = rows.with_watermark("at", "1 hour").key_by("k").window(session_window("10 minutes"), early=True)
@@ -120,6 +121,7 @@ def mean_of_changes(rows: Stream) -> Stream:
 WIDE_MEANS: dict[object, object] = {"a": (2**40 + 3) / 3, "b": 3.0, "c": 5.0}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "means"),
     [
@@ -191,6 +193,7 @@ COUNTED = "SELECT k, count(*) AS v, min(at) AS at FROM rows GROUP BY k"
 BOTH = f"SELECT k, {{}} FROM (SELECT k, CAST(v AS string) AS v, at FROM rows UNION ALL {COUNTED}) GROUP BY k"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "before", "after", "found"),
     [

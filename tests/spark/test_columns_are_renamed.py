@@ -130,6 +130,7 @@ def of_all(rows: Stream, key: str) -> Stream:
     return rows.select(key, "delay").distinct().key_by("delay").aggregate(**{key: agg.max(key)})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
@@ -166,6 +167,7 @@ def test_a_step_is_added_behind_a_renamed_one(spark: SparkSession, tmp_path: Pat
     ]
 
 
+@pytest.mark.long
 def test_a_column_that_a_step_only_reads_is_renamed_twice(spark: SparkSession, tmp_path: Path) -> None:
     def mean_of(name: str) -> Make:
         def make(rows: Stream) -> Stream:
@@ -182,6 +184,7 @@ def test_a_column_that_a_step_only_reads_is_renamed_twice(spark: SparkSession, t
     assert changing.rows() == [{"carrier": "AA", "mean": 4.0}, {"carrier": "UA", "mean": 11 / 3}]
 
 
+@pytest.mark.long
 def test_late_rows_have_the_new_name(spark: SparkSession, tmp_path: Path) -> None:
     changing = Changing(spark, tmp_path)
 
@@ -243,6 +246,7 @@ def test_files_of_an_append_only_table(spark: SparkSession, tmp_path: Path) -> N
     assert [row["carrier"] for row in changing.rows()] == ["UA", "WN"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("selected", [False, True])
 def test_files_of_a_step_with_state(spark: SparkSession, tmp_path: Path, selected: bool) -> None:
     changing = Changing(spark, tmp_path)

@@ -107,6 +107,7 @@ class Tables:
         return frame.groupBy("shop").agg({"amount": "sum"}).withColumnRenamed("sum(amount)", "total")
 
 
+@pytest.mark.long
 @pytest.mark.reads_streams
 @pytest.mark.parametrize("how", ["full"])
 def test_two_tables_that_change_are_joined_and_the_join_is_read(

@@ -98,6 +98,7 @@ def test_every_query_is_what_it_gives_in_batch(
     check(stream, spark, folders[cut], name)
 
 
+@pytest.mark.long
 def test_every_query_can_be_kept_up_to_date(spark: SparkSession, folders: Mapping[str, Path]) -> None:
     frame = streaming(spark, folders["in order"], TABLES)
     assert {*NEXMARK, *OF_PROCESSING_TIME} == QUERIES.keys()

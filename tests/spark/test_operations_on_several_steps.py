@@ -127,6 +127,7 @@ def test_a_graph_has_a_past_is_forked_resharded_and_mended(
     assert sum(each.rows_in for each in history.manifest().steps) > 0, "those of the epoch that is shown"
 
 
+@pytest.mark.long
 @pytest.mark.reads_streams
 def test_one_graph_and_a_chain_of_streams_have_the_same_tables(spark_of_all: SparkSession, tmp_path: Path) -> None:
     """The same steps, cut over three streams; a stream behind several steps is read and cut like any other."""

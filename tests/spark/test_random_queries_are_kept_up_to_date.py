@@ -24,6 +24,8 @@ WORLDS = 3 if TIMES == 1 else 150 * TIMES
 PARTS = 1 if TIMES == 1 else 2
 """Each can have a core of its own."""
 
+pytestmark = pytest.mark.queries
+
 Query = Callable[[dict[str, dict[str, str]]], st.SearchStrategy[str]]
 
 
@@ -33,7 +35,6 @@ def worlds(count: int) -> settings:
     return settings(max_examples=count, derandomize=TIMES == 1, deadline=None, suppress_health_check=unhealthy)
 
 
-@pytest.mark.queries
 @pytest.mark.parametrize("part", range(PARTS))
 @given(data=st.data())
 @worlds(WORLDS // PARTS)

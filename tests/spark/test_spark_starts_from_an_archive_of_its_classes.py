@@ -5,11 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dagster_ckpt.runtime.spark.class_archive import archive_of, use_archive
 
 _LOADED_MIN = 10_000
 
 
+@pytest.mark.long
 def test_most_classes_of_a_new_jvm_come_from_the_archive(tmp_path: Path) -> None:
     archive, log = archive_of(os.environ), tmp_path / "classes.log"
     assert archive is not None

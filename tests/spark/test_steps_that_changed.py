@@ -120,13 +120,15 @@ def begun(spark: SparkSession, place: Path, steps: Steps) -> StreamUnderTest:
     ("before", "after"),
     [
         pytest.param(counted, largest, id="changed"),
-        pytest.param(largest, counted_and_largest, id="added-behind-one-that-keeps-no-table"),
+        pytest.param(largest, counted_and_largest, id="added-behind-one-that-keeps-no-table", marks=pytest.mark.long),
         pytest.param(places_added_up, places_counted, id="changed-behind-one-without-a-table"),
-        pytest.param(places_counted, places, id="removed-behind-one-without-a-table"),
+        pytest.param(places_counted, places, id="removed-behind-one-without-a-table", marks=pytest.mark.long),
         pytest.param(shops, both, id="added-with-branches"),
-        pytest.param(counted, shops, id="removed"),
-        pytest.param(one_step, behind_one_step, id="added-behind-one-step"),
-        pytest.param(distinct_rows, totals_of_distinct_rows, id="added-behind-one-that-appends"),
+        pytest.param(counted, shops, id="removed", marks=pytest.mark.long),
+        pytest.param(one_step, behind_one_step, id="added-behind-one-step", marks=pytest.mark.long),
+        pytest.param(
+            distinct_rows, totals_of_distinct_rows, id="added-behind-one-that-appends", marks=pytest.mark.long
+        ),
         pytest.param(classes, classes_counted, id="added-behind-a-set"),
     ],
 )

@@ -225,7 +225,7 @@ class Tables:
         return _function_of(dg.component_defs(component=component).get_assets_def("a"))(tables["t"])
 
 
-@pytest.fixture(params=["files", "appends", "changes"])
+@pytest.fixture(params=["files", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("appends", "changes"))])
 def tables(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Tables:
     return Tables(spark, tmp_path, request.param)
 
