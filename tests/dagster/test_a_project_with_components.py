@@ -169,6 +169,7 @@ def test_a_project_is_scaffolded_checked_and_run_to_a_committed_epoch(dg: Dg, pr
     assert made.column("rows").to_pylist() == [10] * 10
 
 
+@pytest.mark.long
 def test_what_init_lays_out_is_a_project_of_dg_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(init, "_make_first_data", lambda _folder: None)
     init.create(tmp_path / "shop")

@@ -105,6 +105,7 @@ def test_the_live_stream_goes_on_until_the_other_has_caught_up(place: Place, mon
     assert any(text.startswith("Rebuilding as counts/~rebuild-1: epoch 3, 2 rows read") for text in texts)
 
 
+@pytest.mark.long
 def test_a_rebuild_that_died_goes_on_and_one_that_is_done_is_not_done_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,7 +43,7 @@ def as_they_are(rows: Stream) -> Stream:
     return rows
 
 
-@pytest.mark.parametrize("steps", [totals, of_distinct_orders, as_they_are])
+@pytest.mark.parametrize("steps", [pytest.param(totals, marks=pytest.mark.long), of_distinct_orders, as_they_are])
 def test_its_table_is_that_of_past_and_later_rows(spark: SparkSession, tmp_path: Path, steps: Steps) -> None:
     stream, all_at_once = StreamUnderTest(spark, tmp_path / "one"), StreamUnderTest(spark, tmp_path / "all")
     drop(tmp_path / "past", 0, PAST)

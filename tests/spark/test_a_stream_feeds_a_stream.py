@@ -148,6 +148,7 @@ def test_a_rename_in_the_upstream_is_followed_by_one_that_is_behind(chain: Chain
     assert {row["key"]: row["total"] for row in chain.down.rows()} == {"a": 15, "c": 11}
 
 
+@pytest.mark.long
 def test_an_epoch_reads_a_limited_number_of_upstream_epochs(chain: Chain) -> None:
     chain.epochs_max = 2
     chain.feed([("a", 1)])
