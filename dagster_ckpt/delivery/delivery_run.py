@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -41,14 +42,12 @@ from dagster_ckpt.errors import (
 from dagster_ckpt.ids import EMPTY, Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, UpstreamPosition, decode
-from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, InputSpec, Pipeline, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.declared.sources import Source
-from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
-from dagster_ckpt.runtime.driver.run_end import TICK_MS, RunEnd
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobOptions, JobResult
+from dagster_ckpt.runtime.driver.terms import RETRIED, TICK_MS, Run, Terms, run_terms
 from dagster_ckpt.runtime.lag.lag import Lag
 from dagster_ckpt.runtime.lag.lag_gauge import LagGauge
 from dagster_ckpt.runtime.lag.upstream_lag import UpstreamWatch
@@ -62,7 +61,6 @@ from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store, stream_folder
 from dagster_ckpt.storage.writer.opening import Opening
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
-from dagster_ckpt.storage.writer.takeover_watch import TakeoverWatch
 
 _log = logging.getLogger(__name__)
 
@@ -101,101 +99,72 @@ def run_delivery(job: DeliveryJob, hooks: JobHooks, clock: Clock) -> JobResult:
     newest = log.await_open(OPEN_WAIT_MS if job.options.mode is Mode.CONTINUOUS else 0)
     table = delivered_table(job.stream, newest.pipeline, job.mode, job.schema_changes)
     job.destination.check(table)
-    pulse = Pulse(clock, job.options.timeout_ms + job.options.slack_ms)
-    writer = open_stream(store, job.opening(_pipeline(job, table)), clock, pulse)
+    run = Run.begin(job.asset, job.options, hooks, clock)
+    opening = job.opening(_pipeline(job, table))
     rows = DeliveryRows(root, upstream, log, table, job.epochs_max)
-    return _Run(job, hooks, clock, pulse, rows, writer).to_end()
+    own = ManifestChain(store, clock)
+    collector = Collector(own, root, job.options.grace_ms, job.options.max_lag)
+    open_writer = partial(open_stream, store, opening, clock, run.pulse)
+    return run_terms(run, open_writer, collector, partial(_DeliveryWork, job, rows, own))
 
 
-class _Run:
-    """One run: one term after another, and in each of them one session of the destination after another."""
+class _DeliveryWork:
+    """What a delivery does in its terms: one session of the destination after another."""
 
-    def __init__(
-        self,
-        job: DeliveryJob,
-        hooks: JobHooks,
-        clock: Clock,
-        pulse: Pulse,
-        rows: DeliveryRows,
-        writer: StreamWriter,
-    ) -> None:
+    def __init__(self, job: DeliveryJob, rows: DeliveryRows, own: ManifestChain, terms: Terms) -> None:
         self._job = job
-        self._hooks = hooks
-        self._clock = clock
-        self._pulse = pulse
         self._rows = rows
-        self._writer = writer
-        self._failures = 0
-        self._must_reopen = False
-        self._watch = UpstreamWatch(rows.root, job.stream, clock)
-        self._takeover_watch = TakeoverWatch(clock, job.options.checkpoint_interval_ms)
-        self._end = RunEnd(job.options, hooks, clock, pulse)
-        self._until: Epoch | None = None
+        self._terms = terms
+        self._hooks, self._clock, self._pulse = terms.run.hooks, terms.run.clock, terms.run.pulse
+        self.failures = 0
+        self._watch = UpstreamWatch(rows.root, job.stream, self._clock)
+        # What the run delivers at most; None: all that comes.
+        self._until = rows.log.newest().epoch if job.options.mode is Mode.AVAILABLE_NOW else None
         self._there: str | None = None  # the destination's position
-        self._own = ManifestChain(writer.store, clock)
         source = Source(_identity(job.stream), 0, (0,), reads_files=False)
-        self._upstreams = Upstreams(job.asset, [source], rows.root, self._own)
+        self._upstreams = Upstreams(job.asset, [source], rows.root, own)
+        self._gauge = LagGauge(job.asset, self._lag, self._hooks.on_lag, job.options.lag_interval_ms)
+        self._gauge.begin()
 
-    def to_end(self) -> JobResult:
-        writer, options = self._writer, self._job.options
-        collector = Collector(self._own, self._rows.root, options.grace_ms, options.max_lag)
-        collecting = CollectorThread(collector, self._clock, lambda: self._writer.term)
-        gauge = LagGauge(self._job.asset, self._lag, self._hooks.on_lag, options.lag_interval_ms)
-        try:
-            self._hooks.on_open(writer.manifest)
-            if options.mode is Mode.AVAILABLE_NOW:
-                self._until = self._rows.log.newest().epoch
-            self._end.opened(writer)
-            collecting.begin()
-            gauge.begin()
-            result = self._try()
-            while result is None:
-                result = self._pause() or self._try()
-            gauge.measure()
-            self._writer.check_term()
-            self._writer.close(result.reason or result.ending)
-        except Exception:
-            self._writer.heartbeat.stop()
-            raise
-        except BaseException as interrupt:
-            self._writer.close(interruption(type(interrupt).__name__))
-            raise
-        finally:
-            gauge.end()
-            collecting.end()
-        return result
+    def close(self) -> None:
+        self._gauge.end()
 
     def _lag(self) -> Lag:
         return Lag(self._clock.now_ms(), self._watch.lag(self._position().current))
 
-    def _try(self) -> JobResult | None:
+    def attempt(self) -> JobResult | None:
         """Deliver in one session; None if it failed and may be retried."""
         try:
-            if self._must_reopen:
-                self._reopen()
             with _fit_errors(), self._job.destination.open(self._name, self._rows.table) as session:
-                return self._deliver(session)
+                result = self._deliver(session)
+            self._gauge.measure()
+            return result
         except ColumnsChangedError:
             _log.info("the stream's columns have changed. asset=%s, stream=%s", self._job.asset, self._job.stream)
-            self._must_reopen = True
             return None
         except StoreUnavailableError as error:
-            self._failures, self._must_reopen = self._failures + 1, True
-            tolerated = self._job.options.tolerable_failures
-            if self._failures > tolerated:
+            if not self.tolerates("a transaction", error):
                 raise
-            text = "a transaction failed and is retried. asset=%s, failure=%s of %s tolerated, reason=%s"
-            _log.warning(text, self._job.asset, self._failures, tolerated, error)
             return None
 
-    def _reopen(self) -> None:
+    def tolerates(self, what: str, error: Exception) -> bool:
+        self.failures += 1
+        tolerated = self._job.options.tolerable_failures
+        if self.failures <= tolerated:
+            _log.warning(RETRIED, what, self._job.asset, self.failures, tolerated, error)
+        return self.failures <= tolerated
+
+    def reopen(self) -> None:
         """Begin the next term, with the columns that the stream has now."""
         job = self._job
         table = delivered_table(job.stream, self._rows.log.newest().pipeline, job.mode, job.schema_changes)
         job.destination.check(table)
         self._rows = replace(self._rows, table=table)
-        self._writer = self._writer.reopen(_pipeline(job, table))
-        self._must_reopen = False
+        self._terms.writer = self._terms.writer.reopen(_pipeline(job, table))
+
+    @property
+    def _writer(self) -> StreamWriter:
+        return self._terms.writer
 
     @property
     def _name(self) -> str:
@@ -205,13 +174,13 @@ class _Run:
         at = self._begun(session)
         began_ms = self._clock.monotonic_ms()
         while True:
-            end = self._reason_to_end()
+            end = self._terms.reason_to_end()
             if end is not None:
                 return end
             step = self._next(at)
             if step is not None:
                 at = self._apply(session, at, step)
-                self._failures = 0
+                self.failures = 0
             elif self._job.options.mode is Mode.AVAILABLE_NOW:
                 return JobResult(Ending.INPUT_DONE, self._writer.manifest)
             began_ms = self._wait(began_ms)
@@ -340,20 +309,12 @@ class _Run:
         """Wait for the next transaction's time; returns when that began."""
         options = self._job.options
         interval_ms = 0 if options.mode is Mode.AVAILABLE_NOW else options.checkpoint_interval_ms
-        while self._clock.monotonic_ms() - began_ms < interval_ms and self._reason_to_end() is None:
-            self._takeover_watch.look(self._writer)
+        while self._clock.monotonic_ms() - began_ms < interval_ms and self._terms.reason_to_end() is None:
+            self._terms.look_for_takeover()
             self._pulse.sign()
             self._hooks.on_idle()
             self._clock.sleep_ms(min(TICK_MS, max(1, began_ms + interval_ms - self._clock.monotonic_ms())))
         return self._clock.monotonic_ms()
-
-    def _reason_to_end(self) -> JobResult | None:
-        end = self._end.reason(self._writer.manifest.epoch)
-        return None if end is None else JobResult(end[0], self._writer.manifest, end[1])
-
-    def _pause(self) -> JobResult | None:
-        """Wait before the next try; returns the result where there is a reason to end instead."""
-        return self._end.pause(self._failures, self._reason_to_end)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import dagster as dg
 
 from dagster_ckpt.delivery import delivery_run as delivery_run_module
-from dagster_ckpt.delivery.delivery_run import _Run
+from dagster_ckpt.delivery.delivery_run import _DeliveryWork
 from dagster_ckpt.errors import FencedError, StoreUnavailableError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.history import swap as swap_module
@@ -695,7 +695,7 @@ MUTANTS: dict[str, Mutant] = {
     "a position without the stream's UUID": Mutant(
         Parts(destination=with_session(ForgetsTheStream)),
         (
-            (_Run, "_begun", begins_at_any_stream),
+            (_DeliveryWork, "_begun", begins_at_any_stream),
             (manifest_rules, "_OF_KIND", {**manifest_rules._OF_KIND, ManifestKind.EPOCH: ()}),
         ),
     ),
@@ -707,9 +707,9 @@ MUTANTS: dict[str, Mutant] = {
     "a commit without a reply is sent again": _delivered_to(TriesAgainBlindly),
     "a delivery goes on from its manifest, not from the destination": Mutant(
         Parts(),
-        ((_Run, "_begun", begins_at_its_manifest), (_Run, "_apply", records_before_it_commits)),
+        ((_DeliveryWork, "_begun", begins_at_its_manifest), (_DeliveryWork, "_apply", records_before_it_commits)),
     ),
-    "a delivery records what is not committed": _function(_Run, "_apply", records_before_it_commits),
+    "a delivery records what is not committed": _function(_DeliveryWork, "_apply", records_before_it_commits),
     "a gap between the snapshot and the log": _function(delivery_run_module, "DeliveryRows", LeavesAGap),
     "a delivery begins with a table that is not pinned": _function(delivery_run_module, "DeliveryRows", SnapsTheNewest),
     "a delivery does not look for rollbacks": _function(delivery_run_module, "UpstreamLog", JudgesNoRollback),

@@ -3,9 +3,12 @@
 Reading order
 
     stream_job        a job: its options, hooks and result
-    stream_run        a run: open the stream, make epochs, retry failures, end cleanly
+    stream_run        a run of a stream: checked, opened, then one term after another
+    terms             a run and its terms, which streams and deliveries share
+    stream_work       what a stream's run does in its terms: queries, and retries of what fails
+    open_stream       a stream that was opened, and what each of its queries is made of
+    stream_query      one query, from the newest manifest on
     rebuild           rebuilds a stream alongside the live one, then switches over to it
-    run_end           when a run ends, and how it waits between two tries
     stream_checks     checks before anything is created
     initial_tables    what the table is that a stream begins with
     batch_plan        what is done with each micro-batch's rows, planned once

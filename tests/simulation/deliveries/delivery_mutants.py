@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from dagster_ckpt.delivery.delivery_rows import DeliveryRows, Step
-from dagster_ckpt.delivery.delivery_run import _Run
+from dagster_ckpt.delivery.delivery_run import _DeliveryWork
 from dagster_ckpt.delivery.destination import DeliveryMode, DestinationUnavailableError, Session, Transaction
 from dagster_ckpt.delivery.judgement import Judgement, Move, judge
 from dagster_ckpt.ids import Epoch, StreamUuid
@@ -75,10 +75,10 @@ def with_session(kind: type[SimulatedSession]) -> type[SimulatedDestination]:
 # ---- the run
 
 
-begun = _Run._begun
+begun = _DeliveryWork._begun
 
 
-def begins_at_any_stream(run: _Run, session: Session) -> UpstreamPosition:
+def begins_at_any_stream(run: _DeliveryWork, session: Session) -> UpstreamPosition:
     """A position is an epoch alone: of whatever stream has that name now."""
     if session.position is not None:
         now = replace(decode(session.position), uuid=run._rows.log.newest().uuid)
@@ -98,13 +98,15 @@ def _epoch(position: str | None) -> UpstreamPosition | None:
     return None if position is None else replace(decode(position), uuid=StreamUuid(""))
 
 
-def begins_at_its_manifest(run: _Run, session: Session) -> UpstreamPosition:
+def begins_at_its_manifest(run: _DeliveryWork, session: Session) -> UpstreamPosition:
     """The manifest says what was delivered, and the destination is not asked."""
     vars(session)["position"] = run._position().current
     return begun(run, session)
 
 
-def records_before_it_commits(run: _Run, session: Session, _: UpstreamPosition, step: Step) -> UpstreamPosition:
+def records_before_it_commits(
+    run: _DeliveryWork, session: Session, _: UpstreamPosition, step: Step
+) -> UpstreamPosition:
     """The manifest comes first."""
     run._commit(step.until, 0, 0, step.table_rows)
     session.apply(Transaction(run._there, step.until.encode(), step.rows, step.replaces))
