@@ -12,6 +12,7 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     definitions       everything a code location needs, in one call
     declared/         what the user declares: options, resources, parameters
     step/             one step of a Dagster run: one stream opened, worked and closed
+    events/           what a step reports to Dagster
     recovery/         which run must be started again, and when
     reading/          epochs as inputs of ordinary assets
     checks/           checks of a stream's table, while it runs

@@ -17,8 +17,8 @@ from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorRes
 from dagster_ckpt.integration.declared.run_config import config_class
 from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions, StreamingFunction, of_asset
-from dagster_ckpt.integration.step.epoch_metadata import Metadata
-from dagster_ckpt.integration.step.table_metadata import Place
+from dagster_ckpt.integration.events.epoch_metadata import Metadata
+from dagster_ckpt.integration.events.table_metadata import Place
 from dagster_ckpt.integration.step_asset import step_asset
 from dagster_ckpt.quantities import Duration
 from dagster_ckpt.runtime.run_mode import Mode

@@ -8,10 +8,10 @@ import dagster as dg
 
 from dagster_ckpt.integration.dagster_names import is_plain, op_name_of
 from dagster_ckpt.integration.declared.streaming_function import StreamingFunction, attach
+from dagster_ckpt.integration.events import outdated_changes
 from dagster_ckpt.integration.recovery import live_check
 from dagster_ckpt.integration.recovery.crash_loop_check import check_spec
 from dagster_ckpt.integration.recovery.sensor_check import sensor_check_spec
-from dagster_ckpt.integration.step import outdated_changes
 from dagster_ckpt.integration.step.step import run_step
 from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
 

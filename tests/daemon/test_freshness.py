@@ -1,7 +1,7 @@
 """A stream under a freshness policy, judged by Dagster's own daemon, a process as in production: `make test-daemon`.
 
 It takes minutes, because a freshness window has at least one. What decides is also tested without waiting, in
-tests/unit/integration/step/test_quiet_stream_events.py.
+tests/unit/integration/events/test_quiet_stream_events.py.
 """
 
 import os

@@ -22,7 +22,7 @@ from dagster_ckpt import (
     build_streaming_definitions,
     streaming_asset,
 )
-from dagster_ckpt.integration.step.event_totals import Totals
+from dagster_ckpt.integration.events.event_totals import Totals
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from tests.spark.input_files import drop
 

@@ -7,8 +7,7 @@ import dagster as dg
 import pytest
 
 from dagster_ckpt.errors import StoreUnavailableError
-from dagster_ckpt.integration.step import step as step_module
-from dagster_ckpt.integration.step.step import StreamStep
+from dagster_ckpt.integration.step.stream_step import StreamStep
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
@@ -57,13 +56,13 @@ def test_the_result_is_the_newest_epoch_also_where_another_has_come_since_this_r
     run = world.started("s")
     own = world.open("s", run)
     step = a_step(world, run)
-    assert step_module._newest(step, own.manifest) == own.manifest
+    assert step.newest(own.manifest) == own.manifest
     other = world.open("s", world.started("s"))
     world.commit(other)
-    assert step_module._newest(step, own.manifest) == other.manifest
+    assert step.newest(own.manifest) == other.manifest
 
     def asleep(*args: object) -> bytes:
         raise StoreUnavailableError("the store sleeps. store=memory")
 
     monkeypatch.setattr(MemoryObjectStore, "get", asleep)
-    assert step_module._newest(step, own.manifest) == own.manifest, "all is committed: no store that sleeps undoes it"
+    assert step.newest(own.manifest) == own.manifest, "all is committed: no store that sleeps undoes it"

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.cli.output import documents
 from dagster_ckpt.errors import CheckpointError, IncompatibleStateError
-from dagster_ckpt.integration.step.epoch_metadata import epoch_metadata
+from dagster_ckpt.integration.events.epoch_metadata import epoch_metadata
 from dagster_ckpt.runtime.declared.stream import Stream
 from tests.spark.input_files import START_S, drop
 from tests.spark.streams import FAST, Function, StreamUnderTest

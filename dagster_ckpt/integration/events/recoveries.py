@@ -9,7 +9,7 @@ import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.integration.dagster_names import REASON_TAG, REPLACES_TAG, STREAM_TAG
-from dagster_ckpt.integration.step.epoch_metadata import Metadata
+from dagster_ckpt.integration.events.epoch_metadata import Metadata
 
 _LOG = logging.getLogger(__name__)
 

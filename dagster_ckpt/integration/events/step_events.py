@@ -24,17 +24,17 @@ import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.ids import EMPTY
-from dagster_ckpt.integration.reading.late_rows_asset import LateRows
-from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
-from dagster_ckpt.integration.step.epoch_metadata import (
+from dagster_ckpt.integration.events.epoch_metadata import (
     Metadata,
     changed_functions,
     data_version,
     epoch_metadata,
     lag_metadata,
 )
-from dagster_ckpt.integration.step.event_totals import NO_WORK, Reported, Totals, Work, reported
-from dagster_ckpt.integration.step.table_metadata import COLUMNS_ALONE, TableMetadata
+from dagster_ckpt.integration.events.event_totals import NO_WORK, Reported, Totals, Work, reported
+from dagster_ckpt.integration.events.table_metadata import COLUMNS_ALONE, TableMetadata
+from dagster_ckpt.integration.reading.late_rows_asset import LateRows
+from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch

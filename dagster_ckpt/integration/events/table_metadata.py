@@ -6,7 +6,7 @@ from typing import cast
 
 import dagster as dg
 
-from dagster_ckpt.integration.step.epoch_metadata import Metadata
+from dagster_ckpt.integration.events.epoch_metadata import Metadata
 from dagster_ckpt.operators.column_lineage import Work, columns_of_sources
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.manifest.row_key import row_key

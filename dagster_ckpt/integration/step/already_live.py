@@ -13,13 +13,13 @@ import dagster as dg
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.ids import Term
+from dagster_ckpt.integration.events import outdated_changes
+from dagster_ckpt.integration.events.epoch_metadata import data_version
+from dagster_ckpt.integration.events.table_metadata import COLUMN_SCHEMA, TableMetadata, column_schema
 from dagster_ckpt.integration.recovery import live_check
 from dagster_ckpt.integration.recovery.crash_loop_check import result_as_before
 from dagster_ckpt.integration.recovery.live_check import LiveFacts, LiveState
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
-from dagster_ckpt.integration.step import outdated_changes
-from dagster_ckpt.integration.step.epoch_metadata import data_version
-from dagster_ckpt.integration.step.table_metadata import COLUMN_SCHEMA, TableMetadata, column_schema
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT

@@ -1,25 +1,38 @@
 """What a step runs once it is its turn: a stream of the user's, or a delivery of another stream."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import partial
+from typing import Any
 
 import dagster as dg
+from pyspark.sql import SparkSession
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.delivery.delivery_run import DeliveryJob, run_delivery
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.dagster_names import stream_name_of
-from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, uri_of
-from dagster_ckpt.integration.declared.run_config import RunChoice
+from dagster_ckpt.integration.declared.ordinary_inputs import read_inputs
+from dagster_ckpt.integration.declared.resources import spark_session
+from dagster_ckpt.integration.declared.stream_options import StreamOptions
 from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions
-from dagster_ckpt.integration.step.epoch_metadata import Metadata
-from dagster_ckpt.integration.step.table_metadata import Place
+from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
+from dagster_ckpt.integration.events.epoch_metadata import Metadata
+from dagster_ckpt.integration.step.stream_step import StreamStep
 from dagster_ckpt.operators.column_lineage import Work
-from dagster_ckpt.protocol.manifest.manifest import Pipeline
-from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResult
-from dagster_ckpt.storage.writer.opening import Opening
+from dagster_ckpt.runtime.declared.column_origins import work_of_inputs
+from dagster_ckpt.runtime.declared.primary_key import with_primary_key
+from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.spark_errors import missing_input_named
+from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobResult, StreamJob
+from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.plans.returned import stream_returned
+from dagster_ckpt.runtime.run_mode import Mode
+from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
+from dagster_ckpt.runtime.spark.session import open_session, own_interrupts
+from dagster_ckpt.runtime.spark.task_slots import task_slots
+from dagster_ckpt.runtime.upstreams.downstream import Downstream
+from dagster_ckpt.storage.holders.upstream_log import OPEN_WAIT_MS
 
 
 @dataclass(frozen=True)
@@ -35,24 +48,79 @@ class Workload:
     metadata: Metadata = field(default_factory=dict)
 
 
-class DeliveryStep(Protocol):
-    """What a delivery needs of its step."""
-
-    @property
-    def context(self) -> dg.AssetExecutionContext: ...
-    @property
-    def coordinator(self) -> CheckpointCoordinatorResource: ...
-    @property
-    def key(self) -> dg.AssetKey: ...
-    @property
-    def stream_name(self) -> str: ...
-    @property
-    def choice(self) -> RunChoice: ...
+def workload_of(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Workload:
+    """What the step runs: the user's stream, or a delivery."""
+    delivery = step.streaming.delivery
+    if delivery is not None:
+        return _delivery_workload(step, delivery)
+    stream = user_stream(step, config, resources)
+    upstream_keys = _upstream_keys(step, stream)
+    work = work_of_inputs(stream) if any(upstream_keys) else ()
+    ignored = stream.all_ignored_watermarks
+    metadata: Metadata = {"ignored_watermarks": dg.MetadataValue.text("; ".join(ignored))} if ignored else {}
+    return Workload(partial(run_stream, stream_job(step, stream)), upstream_keys, work, metadata)
 
 
-def delivery_work(
-    step: DeliveryStep, delivery: DeliveryOptions, options: JobOptions, opening: Callable[[Pipeline], Opening]
-) -> Workload:
+def user_stream(
+    step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any], folder: str | None = None
+) -> Stream:
+    """What the user's function returns, made with a separate Spark session; `folder` is where it is kept.
+
+    Without one that is the asset's own.
+    """
+    with own_interrupts():
+        # A lazy resource starts Spark here, and Spark would take SIGINT, Dagster's way to end a run, for itself.
+        started = spark_session(resources["spark"])
+    spark = open_session(started)
+    parameters = step.streaming.parameters
+    with secrets_left_out(), naming(asset=step.stream_name), missing_input_named(step.stream_name):
+        wait_ms = OPEN_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
+        upstreams = read_upstreams(
+            parameters, step.context, spark, _downstream(step, spark, folder), wait_ms, step.clock
+        )
+        inputs = read_inputs(parameters, spark, resources)
+        returned = step.streaming.function(
+            **parameters.arguments(step.context, spark, config, resources, upstreams, inputs)
+        )
+        stream = stream_returned(step.stream_name, returned, spark, {**inputs, **upstreams})
+        return with_primary_key(stream, step.streaming.options.primary_key)
+
+
+def stream_job(step: StreamStep, stream: Stream) -> StreamJob:
+    """The job that runs this stream."""
+    return StreamJob(
+        asset=step.stream_name,
+        stream=stream,
+        address=step.coordinator.address,
+        folder=step.folder,
+        opening=step.opening(),
+        options=step.job_options,
+        moved=step.streaming.options.moved,
+        renamed=step.streaming.options.renamed,
+    )
+
+
+def _downstream(step: StreamStep, spark: SparkSession, folder: str | None) -> Downstream:
+    return Downstream(
+        address=step.coordinator.address,
+        folder=folder or step.folder,
+        epochs_max=step.streaming.options.max_epochs_per_batch,
+        tasks=_reading_tasks(step.streaming.options, spark),
+    )
+
+
+def _reading_tasks(options: StreamOptions, spark: SparkSession) -> int:
+    """How many tasks read an upstream: those that work the shards, and where there are more cores now, one on each."""
+    return options.tasks or max(spark.sparkContext.defaultParallelism, min(options.shards, task_slots(spark)))
+
+
+def _upstream_keys(step: StreamStep, stream: Stream) -> tuple[dg.AssetKey | None, ...]:
+    """For each input of the stream the asset whose table it reads; None for a source, or a DataFrame of the user's."""
+    keys = {stream_name_of(key): key for key in step.context.assets_def.keys_by_input_name.values()}
+    return tuple(None if each.upstream is None else keys.get(each.upstream.name) for each in stream.sources)
+
+
+def _delivery_workload(step: StreamStep, delivery: DeliveryOptions) -> Workload:
     """A delivery of the one stream that its asset is downstream of.
 
     Raises `InvalidPipelineError` where the run config asks to go back: the position is the destination's.
@@ -70,9 +138,9 @@ def delivery_work(
         destination=delivery.destination,
         mode=delivery.mode,
         address=step.coordinator.address,
-        folder=folder_of(step.key.path),
-        opening=opening,
-        options=options,
+        folder=step.folder,
+        opening=step.opening(),
+        options=step.job_options,
         epochs_max=delivery.epochs_max,
         schema_changes=delivery.schema_changes,
     )
@@ -82,10 +150,3 @@ def delivery_work(
             return run_delivery(job, hooks, clock)
 
     return Workload(run, (stream,), ((None,),))
-
-
-def place_of(step: DeliveryStep, delivery: DeliveryOptions | None) -> Place:
-    """Where the rows are: in the stream's folder of the store, or where they are delivered to."""
-    if delivery is None:
-        return Place(uri_of(step.coordinator.url, step.key))
-    return Place(delivery.destination.address, delivery.destination.table_name)

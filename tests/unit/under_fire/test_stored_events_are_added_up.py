@@ -3,8 +3,8 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
-from dagster_ckpt.integration.step.epoch_metadata import epoch_metadata
-from dagster_ckpt.integration.step.event_totals import NO_WORK, Totals
+from dagster_ckpt.integration.events.epoch_metadata import epoch_metadata
+from dagster_ckpt.integration.events.event_totals import NO_WORK, Totals
 from dagster_ckpt.protocol.manifest.manifest import Statistics
 from tests.chaos.stored_events import Counts, StoredEvent, Sum, added_up, events_of, newest_event
 from tests.worlds.manifests import a_manifest

@@ -5,7 +5,7 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
-from dagster_ckpt.integration.step.awaited_input import awaited, observation
+from dagster_ckpt.integration.events.awaited_input import awaited, observation
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity
 from tests.worlds.manifests import PIPELINE, ROWS
 

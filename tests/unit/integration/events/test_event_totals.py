@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.integration.events.epoch_metadata import epoch_metadata
+from dagster_ckpt.integration.events.event_totals import NO_WORK, NOTHING, Reported, Totals, reported
+from dagster_ckpt.integration.events.step_events import EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.integration.reading.late_rows_asset import late_key, late_rows_reported
-from dagster_ckpt.integration.step.epoch_metadata import epoch_metadata
-from dagster_ckpt.integration.step.event_totals import NO_WORK, NOTHING, Reported, Totals, reported
-from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, SourcePosition, Statistics
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch

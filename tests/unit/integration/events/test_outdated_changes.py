@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.integration.step.outdated_changes import (
+from dagster_ckpt.integration.events.outdated_changes import (
     NONE_OUTDATED,
     OutdatedChanges,
     OutdatedWatch,

@@ -12,8 +12,8 @@ from dagster._core.test_utils import freeze_time
 from dagster._daemon.freshness import FreshnessDaemon
 
 from dagster_ckpt.ids import EMPTY, Epoch, Version
-from dagster_ckpt.integration.step.event_totals import NO_WORK, reported
-from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog, refresh_ms_of
+from dagster_ckpt.integration.events.event_totals import NO_WORK, reported
+from dagster_ckpt.integration.events.step_events import EpochEvents, Event, EventLog, refresh_ms_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Statistics
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.lag.lag import Lag, SourceLag

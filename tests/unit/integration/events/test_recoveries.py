@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dagster_ckpt.integration.step.recoveries import Recoveries
+from dagster_ckpt.integration.events.recoveries import Recoveries
 from tests.worlds.clock import StillClock
 
 KEY = dg.AssetKey("s")

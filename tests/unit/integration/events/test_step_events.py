@@ -9,10 +9,10 @@ import pytest
 
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard, Version
+from dagster_ckpt.integration.events.epoch_metadata import epoch_metadata, lag_metadata
+from dagster_ckpt.integration.events.event_totals import NO_WORK, NOTHING, Totals
+from dagster_ckpt.integration.events.step_events import TRIES, EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK
-from dagster_ckpt.integration.step.epoch_metadata import epoch_metadata, lag_metadata
-from dagster_ckpt.integration.step.event_totals import NO_WORK, NOTHING, Totals
-from dagster_ckpt.integration.step.step_events import TRIES, EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Reason
 from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import dagster as dg
 import pyarrow as pa
 
-from dagster_ckpt.integration.step.table_metadata import (
+from dagster_ckpt.integration.events.table_metadata import (
     COLUMNS_MAX,
     Place,
     TableMetadata,

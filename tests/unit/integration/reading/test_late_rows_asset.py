@@ -9,14 +9,14 @@ import pytest
 from dagster_ckpt import Stream, late_rows, streaming_asset
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Version
+from dagster_ckpt.integration.events.event_totals import NOTHING
+from dagster_ckpt.integration.events.step_events import EpochEvents, Event, EventLog
 from dagster_ckpt.integration.reading.late_rows_asset import (
     LateRows,
     late_key,
     late_rows_reported,
     stream_of_late_key,
 )
-from dagster_ckpt.integration.step.event_totals import NOTHING
-from dagster_ckpt.integration.step.step_events import EpochEvents, Event, EventLog
 from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Statistics
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch

@@ -9,12 +9,12 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Term, Version
+from dagster_ckpt.integration.events.table_metadata import Place, TableMetadata, column_schema
 from dagster_ckpt.integration.recovery.crash_loop import RunError
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK, evaluation_failed, evaluation_passed
 from dagster_ckpt.integration.recovery.decision import GaveUp
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.integration.step.already_live import Beside, LiveRun, live_run, result_beside
-from dagster_ckpt.integration.step.table_metadata import Place, TableMetadata, column_schema
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner, Statistics
 from dagster_ckpt.storage.leases.process_identity import this_process

@@ -8,9 +8,9 @@ import pytest
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.integration.step.epoch_metadata import data_version, epoch_metadata
-from dagster_ckpt.integration.step.event_totals import Reported, Totals, reported
-from dagster_ckpt.integration.step.restored_store import observation
+from dagster_ckpt.integration.events.epoch_metadata import data_version, epoch_metadata
+from dagster_ckpt.integration.events.event_totals import Reported, Totals, reported
+from dagster_ckpt.integration.step.lost_epochs import observation
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import open_store

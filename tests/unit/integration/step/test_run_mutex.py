@@ -5,13 +5,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dagster_ckpt.integration.step.run_mutex import run_mutex
+from dagster_ckpt.integration.step.turns import run_mutex
 from tests.worlds.clock import StillClock
 
 HOLDER = """
 import sys, time
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.integration.step.run_mutex import run_mutex
+from dagster_ckpt.integration.step.turns import run_mutex
 with run_mutex(sys.argv[1], SystemClock()):
     print("mine", flush=True)
     time.sleep(60)

@@ -2,7 +2,7 @@ import dagster as dg
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.step.selection import _starts_children, mode_of_run
+from dagster_ckpt.integration.step.turns import _starts_children, mode_of_run
 from dagster_ckpt.runtime.run_mode import Mode
 
 NOW, CONTINUOUS = Mode.AVAILABLE_NOW, Mode.CONTINUOUS

@@ -7,7 +7,7 @@ import pytest
 
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK, check_spec, evaluation_passed, result_passed
-from dagster_ckpt.integration.step.step import StreamStep
+from dagster_ckpt.integration.step.stream_step import StreamStep
 
 KEY = dg.AssetKey("s")
 UNUSED: Any = None

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from dagster_ckpt import CheckpointCoordinatorResource, LsmStateBackendResource, Stream, streaming_asset
-from dagster_ckpt.integration.step import step as step_module
+from dagster_ckpt.integration.step import workload
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 
 
@@ -22,9 +22,9 @@ def job_of(monkeypatch: pytest.MonkeyPatch, **options: object) -> StreamJob:
         jobs.append(job)
         raise NoSparkError
 
-    monkeypatch.setattr(step_module, "run_stream", run_stream)
+    monkeypatch.setattr(workload, "run_stream", run_stream)
     frame: Any = None
-    monkeypatch.setattr(step_module, "_stream", lambda *_: Stream(frame))
+    monkeypatch.setattr(workload, "user_stream", lambda *_: Stream(frame))
 
     def departures() -> Stream:
         raise NotImplementedError
