@@ -212,12 +212,12 @@ class Dagster:
         try:
             timeout_ms = world.character.lease_timeout_ms
             if not self._is_left_to_another(run, process, opening):
-                with beating_until_open(stream.store_of(process), opening.holder, timeout_ms, clock) as on_open:
+                with beating_until_open(stream.store_of(process), opening.holder, timeout_ms, clock) as beat:
                     self._fail_in_a_crash_loop(stream, process)
 
                     def opened() -> None:
                         run.opened = True
-                        on_open()
+                        beat.end()
 
                     stream.driver(process, opening).live(opened)
             status = dg.DagsterRunStatus.SUCCESS

@@ -12,6 +12,7 @@ sensor trusts it only for the run that it names. The crashes in between:
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
@@ -24,25 +25,34 @@ from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
+@dataclass(frozen=True)
+class StartHeartbeat:
+    """`end` ends it, once the stream is open. `pulse` takes signs of work before that.
+
+    Without any, the run may take `STARTING_MS_MAX`.
+    """
+
+    pulse: Pulse
+    end: Callable[[], None]
+
+
 @contextmanager
 def beating_until_open(
-    folder: ObjectStore, holder: LeaseHolder, lease_timeout_ms: int, clock: Clock, pulse: Pulse | None = None
-) -> Iterator[Callable[[], None]]:
-    """Beat until the yielded function is called, or the block ends. Never raises if the store fails.
-
-    `pulse` shows that the run is at work before it opens the stream; without one it may take `STARTING_MS_MAX`.
+    folder: ObjectStore, holder: LeaseHolder, lease_timeout_ms: int, clock: Clock
+) -> Iterator[StartHeartbeat]:
+    """Beat until the yielded heartbeat is ended, or the block ends. Never raises if the store fails.
 
     A stream that does not exist yet gets no heartbeat: a run that is refused must leave nothing behind. Elsewhere the
     last beat says why it was refused, until another run starts.
     """
-    pulse = pulse or Pulse(clock, STARTING_MS_MAX)
+    pulse = Pulse(clock, STARTING_MS_MAX)
     beat = LeaseHeartbeat(folder, Lease(NOT_OPEN, holder, lease_timeout_ms, EMPTY), clock, pulse)
     if not _is_there(folder):
-        yield lambda: None
+        yield StartHeartbeat(pulse, lambda: None)
         return
     try:
         beat.begin()
-        yield lambda: beat.end("opened")
+        yield StartHeartbeat(pulse, lambda: beat.end("opened"))
     except (InvalidPipelineError, IncompatibleStateError) as error:
         beat.end(refusal(str(error)))
         raise

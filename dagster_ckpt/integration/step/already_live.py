@@ -18,8 +18,11 @@ from dagster_ckpt.integration.events.epoch_metadata import data_version
 from dagster_ckpt.integration.events.table_metadata import COLUMN_SCHEMA, TableMetadata, column_schema
 from dagster_ckpt.integration.recovery import live_check
 from dagster_ckpt.integration.recovery.crash_loop_check import result_as_before
+from dagster_ckpt.integration.recovery.dagster_runs import instance_id, may_fence_tag
 from dagster_ckpt.integration.recovery.live_check import LiveFacts, LiveState
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
+from dagster_ckpt.integration.step.run_watch import goes_on
+from dagster_ckpt.integration.step.stream_step import StreamStep
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT
@@ -129,3 +132,27 @@ def result_beside(
             outdated_changes.result(key, outdated_changes.latest(instance, key)),
         ],
     )
+
+
+def live_run_beside(step: StreamStep) -> LiveRun | None:
+    """The live run that this one leaves the stream to; None where this one must open it, or be refused."""
+    run, choice = step.context.run, step.choice
+    if choice.rebuild or (choice.take_over and step.is_first_try):
+        return None
+    instance = step.context.instance
+    owner = Owner(instance_id(instance), step.stream_name)
+    beside = Beside(run.run_id, owner, may_fence_tag(run), step.streaming.options.recovery.lease_timeout_ms)
+    root_run = None if choice.from_epoch is None else run.root_run_id or run.run_id
+    return live_run(
+        step.read_status, beside, root_run, lambda run_id: goes_on(instance.get_run_by_id(run_id)), step.clock
+    )
+
+
+def leave_to(live: LiveRun, step: StreamStep) -> dg.MaterializeResult[Any]:
+    """The result of a run that has nothing to do."""
+    text = (
+        "%s: this run has nothing to do. To replace the live one, terminate it first, or fence it (take_over in the "
+        "run config). stream=%s"
+    )
+    step.context.log.info(text, live, step.stream_name)
+    return result_beside(step.context.instance, step.key, step.stream_name, live, step.table)

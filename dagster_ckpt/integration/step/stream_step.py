@@ -1,12 +1,12 @@
 """The inputs of one step of a Dagster run, and what the runtime gets of them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import dagster as dg
 
-from dagster_ckpt.clock import Clock
+from dagster_ckpt.clock import Clock, SystemClock
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.integration.dagster_names import (
@@ -17,9 +17,11 @@ from dagster_ckpt.integration.dagster_names import (
     STREAM_TAG,
     stream_name_of,
 )
+from dagster_ckpt.integration.declared.ordinary_inputs import versions_of_inputs
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource, uri_of
-from dagster_ckpt.integration.declared.run_config import RunChoice
+from dagster_ckpt.integration.declared.run_config import RunChoice, op_config, read_choice
 from dagster_ckpt.integration.declared.streaming_function import StreamingFunction
+from dagster_ckpt.integration.events.epoch_metadata import Metadata
 from dagster_ckpt.integration.events.event_totals import Reported, reported
 from dagster_ckpt.integration.events.step_events import Event
 from dagster_ckpt.integration.events.table_metadata import Place, TableMetadata, descriptions_of
@@ -27,6 +29,7 @@ from dagster_ckpt.integration.reading.late_rows_asset import LateRows, late_rows
 from dagster_ckpt.integration.recovery import crash_loop_check
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus, read_status
+from dagster_ckpt.integration.step.turns import mode_of_run, streams_in_run
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
@@ -53,6 +56,30 @@ class StreamStep:
     choice: RunChoice
     mode: Mode
     clock: Clock
+    config: dg.Config | None = None
+    resources: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        context: dg.AssetExecutionContext,
+        streaming: StreamingFunction,
+        config: dg.Config | None,
+        resources: Mapping[str, Any],
+    ) -> "StreamStep":
+        """The step that Dagster runs. Raises `InvalidPipelineError` for a run config that cannot be met."""
+        choice = read_choice(op_config(context.run.run_config, context.op_execution_context.op.name))
+        return cls(
+            context,
+            streaming,
+            resources["checkpoints"],
+            resources.get("state", LsmStateBackendResource()),
+            choice,
+            mode_of_run(choice.mode, streaming.options.mode, streams_in_run(context)),
+            SystemClock(),
+            config,
+            resources,
+        )
 
     @property
     def key(self) -> dg.AssetKey:
@@ -83,6 +110,10 @@ class StreamStep:
     def chain(self) -> ManifestChain:
         """The stream's manifests."""
         return ManifestChain(folder_store(self.coordinator.address.open(), self.folder), self.clock)
+
+    def read_input_versions(self) -> Metadata:
+        """The versions of ordinary inputs that the step reads, as metadata."""
+        return versions_of_inputs(self.context, self.streaming.parameters)
 
     def read_status(self) -> StreamStatus:
         """The stream's status in the store now."""

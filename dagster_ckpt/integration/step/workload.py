@@ -1,9 +1,8 @@
 """What a step runs once it is its turn: a stream of the user's, or a delivery of another stream."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import dagster as dg
 from pyspark.sql import SparkSession
@@ -48,12 +47,12 @@ class Workload:
     metadata: Metadata = field(default_factory=dict)
 
 
-def workload_of(step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any]) -> Workload:
+def workload_of(step: StreamStep) -> Workload:
     """What the step runs: the user's stream, or a delivery."""
     delivery = step.streaming.delivery
     if delivery is not None:
         return _delivery_workload(step, delivery)
-    stream = user_stream(step, config, resources)
+    stream = user_stream(step)
     upstream_keys = _upstream_keys(step, stream)
     work = work_of_inputs(stream) if any(upstream_keys) else ()
     ignored = stream.all_ignored_watermarks
@@ -61,16 +60,14 @@ def workload_of(step: StreamStep, config: dg.Config | None, resources: Mapping[s
     return Workload(partial(run_stream, stream_job(step, stream)), upstream_keys, work, metadata)
 
 
-def user_stream(
-    step: StreamStep, config: dg.Config | None, resources: Mapping[str, Any], folder: str | None = None
-) -> Stream:
+def user_stream(step: StreamStep, folder: str | None = None) -> Stream:
     """What the user's function returns, made with a separate Spark session; `folder` is where it is kept.
 
     Without one that is the asset's own.
     """
     with own_interrupts():
         # A lazy resource starts Spark here, and Spark would take SIGINT, Dagster's way to end a run, for itself.
-        started = spark_session(resources["spark"])
+        started = spark_session(step.resources["spark"])
     spark = open_session(started)
     parameters = step.streaming.parameters
     with secrets_left_out(), naming(asset=step.stream_name), missing_input_named(step.stream_name):
@@ -78,9 +75,9 @@ def user_stream(
         upstreams = read_upstreams(
             parameters, step.context, spark, _downstream(step, spark, folder), wait_ms, step.clock
         )
-        inputs = read_inputs(parameters, spark, resources)
+        inputs = read_inputs(parameters, spark, step.resources)
         returned = step.streaming.function(
-            **parameters.arguments(step.context, spark, config, resources, upstreams, inputs)
+            **parameters.arguments(step.context, spark, step.config, step.resources, upstreams, inputs)
         )
         stream = stream_returned(step.stream_name, returned, spark, {**inputs, **upstreams})
         return with_primary_key(stream, step.streaming.options.primary_key)

@@ -29,11 +29,11 @@ def a_stream() -> ObjectStore:
 
 def test_a_run_beats_from_its_start_until_it_has_opened() -> None:
     store = a_stream()
-    with beating_until_open(store, a_holder("run-2"), 30_000, CLOCK) as on_open:
+    with beating_until_open(store, a_holder("run-2"), 30_000, CLOCK) as beat:
         lease = read_lease(store, NOT_OPEN)
         assert lease is not None
         assert (lease.term, lease.holder, lease.closed) == (Term(0), a_holder("run-2"), None)
-        on_open()
+        beat.end()
         lease = read_lease(store, NOT_OPEN)
         assert lease is not None
         assert lease.closed == "opened"
@@ -62,16 +62,16 @@ def test_the_run_that_starts_last_has_the_beat() -> None:
 
 def test_a_stream_that_is_not_there_yet_gets_no_beat() -> None:
     store = a_store()
-    with beating_until_open(store, a_holder("run-1"), 30_000, CLOCK) as on_open:
-        on_open()
+    with beating_until_open(store, a_holder("run-1"), 30_000, CLOCK) as beat:
+        beat.end()
     assert list(store.list("lease")) == []
 
 
 def test_a_store_that_refuses_the_beat_does_not_stop_the_run() -> None:
     for verb in ("put", "list"):
         store = FaultyStore(a_stream(), lambda call, verb=verb: Fault.LOST_REQUEST if call.verb == verb else Fault.NONE)  # type: ignore[misc]
-        with beating_until_open(store, a_holder("run-2"), 30_000, CLOCK) as on_open:
-            on_open()
+        with beating_until_open(store, a_holder("run-2"), 30_000, CLOCK) as beat:
+            beat.end()
         assert read_lease(store, NOT_OPEN) is None
 
 
@@ -105,6 +105,6 @@ def test_after_a_refusal_a_look_says_why_until_another_run_starts() -> None:
     assert (found.status(datetime.now(UTC)), found.dagster_run_id) == (WriterStatus.REFUSED, "run-2")
     assert found.closed == "refused: the pipeline changed. dagster-ckpt rebuild s"
     assert "ended: refused: the pipeline changed" in in_words(found)
-    with beating_until_open(store, a_holder("run-3"), 30_000, CLOCK) as on_open:
-        on_open()
+    with beating_until_open(store, a_holder("run-3"), 30_000, CLOCK) as beat:
+        beat.end()
     assert look(store).closed == "drained"
