@@ -11,10 +11,10 @@ from dagster._core.execution.plan.handle import StepHandle
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.integration.recovery.dagster_runs import instance_id
 from dagster_ckpt.integration.events.event_totals import reported
 from dagster_ckpt.integration.events.step_events import EpochEvents, Event, EventLog
 from dagster_ckpt.integration.events.table_metadata import Place, TableMetadata
+from dagster_ckpt.integration.recovery.dagster_runs import instance_id
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder

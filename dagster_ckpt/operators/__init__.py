@@ -1,7 +1,7 @@
 """Stateful operators over Arrow tables: rows and state in, changes and state out. Pure.
 
 Reading order. Begin with `operator`, then `aggregates/aggregate`. No room of operators imports from another, only what
-is in `shared/`.
+is in `shared/` and in `aggregates/`.
 
     operator        what an operator is
     one_group       the operator of a step without keys
@@ -17,7 +17,7 @@ is in `shared/`.
     over            the functions over a partition that users name: `over.row_number()`, `over.lag("column")`
 
 Rooms of operators
-    aggregates/  one row for each key, updated as rows arrive
+    aggregates/  aggregates of groups; one row for each key, updated as rows arrive
     windows/     one row for each key and window or session
     joins/       rows of two inputs that match by key and time
     rows/        whole rows: append, deduplicate, mirror, changes of a table elsewhere
@@ -25,7 +25,7 @@ Rooms of operators
     process/     the user's own operator, vectorised
 
 What they share
-    shared/      accumulators, checks, windows of time, late rows, bounded memory
+    shared/      arrays, checks, windows of time, late rows, bounded memory
 """
 
 from dagster_ckpt.operators import agg, over

@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Any
 
 from dagster_ckpt.operators import over, process
+from dagster_ckpt.operators.aggregates.grouped_state import aggregations_of
 from dagster_ckpt.operators.joins.appending_join import AppendingJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.one_group import OneGroup
@@ -14,7 +15,6 @@ from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
-from dagster_ckpt.operators.shared.accumulators.grouped_state import aggregations_of
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline

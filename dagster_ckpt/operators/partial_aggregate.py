@@ -15,14 +15,14 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.aggregates.kinds.extremes import Extreme
+from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator
+from dagster_ckpt.operators.aggregates.since import Since
 from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import NONE_LATE, Around, Changes, EpochContext, Operator
 from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.append import AppendOnly
-from dagster_ckpt.operators.shared.accumulators.extremes import Extreme
-from dagster_ckpt.operators.shared.accumulators.partials import Partial, PartialAccumulator
-from dagster_ckpt.operators.shared.accumulators.since import Since
-from dagster_ckpt.operators.shared.accumulators.value_order import has_fixed_width
+from dagster_ckpt.operators.shared.arrays.value_order import has_fixed_width
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 

@@ -20,7 +20,7 @@ from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState
+from dagster_ckpt.operators.aggregates.grouped_state import GroupedState
 from tests.worlds.examples import examples
 
 KEYS = range(5)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState
-from dagster_ckpt.operators.shared.accumulators.since import planned_since
+from dagster_ckpt.operators.aggregates.grouped_state import GroupedState
+from dagster_ckpt.operators.aggregates.since import planned_since
 from tests.worlds.examples import examples
 
 SCHEMA = pa.schema([("v", pa.int64()), ("w", pa.int64()), ("t", pa.bool_()), ("at", pa.timestamp("us"))])

@@ -1,11 +1,19 @@
-"""The running aggregate: one row for each key, updated as rows arrive.
+"""Aggregates of groups of rows, and the running aggregate: one row for each key, updated as rows arrive.
 
 Reading order
 
-    aggregate       the operator
-    side_tables     tables of state beside the row of a group
-    counted_values  the distinct values of a column and how many rows have them, where rows are retracted
-    distinct_table  the distinct values of a column, as rows of state
-    bag_table       all values of a key, for aggregates that need them
-    best_values     the values of a column in their order, where rows are retracted
+    aggregate         the operator
+    aggregate_checks  what an aggregate may be
+    grouped_state     the accumulators of each key, window or session, as a table
+    since             an aggregate that begins later than its stream
+    side_tables       tables of state beside the row of a group
+    counted_values    the distinct values of a column and how many rows have them, where rows are retracted
+    distinct_table    the distinct values of a column, as rows of state
+    bag_table         all values of a key, for aggregates that need them
+    best_values       the values of a column in their order, where rows are retracted
+
+Rooms
+    plans/            from a named aggregate to its accumulators and its output
+    bags/             accumulators of all values of a group, or all distinct ones
+    kinds/            accumulators: what is kept in the row of a group
 """

@@ -12,27 +12,21 @@ from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.aggregates import aggregate_checks
+from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spelled
+from dagster_ckpt.operators.aggregates.kinds.bits import Bits
+from dagster_ckpt.operators.aggregates.kinds.counts import LAST_TIME, LastTime, PairCount, TrueCount, ValueCount
+from dagster_ckpt.operators.aggregates.plans.accumulator_plan import plan, plan_with_tables
+from dagster_ckpt.operators.aggregates.plans.aggregate_plan import Planner
+from dagster_ckpt.operators.aggregates.plans.updating_plan import plan_updating
 from dagster_ckpt.operators.aggregates.side_tables import SideTable, side_tables_of
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.shared import retraction
-from dagster_ckpt.operators.shared.accumulators.accumulator_plan import plan, plan_with_tables
-from dagster_ckpt.operators.shared.accumulators.aggregate_plan import Planner
-from dagster_ckpt.operators.shared.accumulators.bits import Bits
-from dagster_ckpt.operators.shared.accumulators.counts import (
-    LAST_TIME,
-    ROWS,
-    LastTime,
-    PairCount,
-    TrueCount,
-    ValueCount,
-)
-from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
-from dagster_ckpt.operators.shared.accumulators.updating_plan import plan_updating
-from dagster_ckpt.operators.shared.checks import aggregate_checks, expiry_checks, pipeline_checks, updating_checks
+from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
 from dagster_ckpt.operators.shared.net_changes import changes_between, inserts
-from dagster_ckpt.operators.shared.state_columns import HASH
+from dagster_ckpt.operators.shared.state_columns import HASH, ROWS
 from dagster_ckpt.operators.shared.time_to_live import AT, TimeToLive
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
@@ -280,7 +274,7 @@ def _check(
 ) -> None:
     pipeline_checks.check_keys(keys, schema)
     pipeline_checks.check_event_time(event_time, schema)
-    pipeline_checks.check_aggregations(aggregations, keys, schema, event_time)
+    aggregate_checks.check_aggregations(aggregations, keys, schema, event_time)
 
 
 def _planned(

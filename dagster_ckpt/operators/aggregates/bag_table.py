@@ -10,12 +10,12 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, joined, take
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, State, StateTable
+from dagster_ckpt.operators.aggregates.bags.bags import BagResult, Bags, usable
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared.accumulators.bags import BagResult, Bags, alike_or_null, usable
-from dagster_ckpt.operators.shared.accumulators.counts import ROWS
+from dagster_ckpt.operators.shared.arrays.lists import alike_or_null
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
-from dagster_ckpt.operators.shared.state_columns import whole_number
+from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 _ROOM_BYTES = 1 << 14

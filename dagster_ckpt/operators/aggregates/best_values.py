@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import flat, flatten, take
 from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.aggregates.bags.bags import usable
+from dagster_ckpt.operators.aggregates.kinds.edge_rows import struct_of
+from dagster_ckpt.operators.aggregates.kinds.settled import BestValue
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared.accumulators.bags import alike_or_null, usable
-from dagster_ckpt.operators.shared.accumulators.edge_rows import struct_of
-from dagster_ckpt.operators.shared.accumulators.extremes import End
-from dagster_ckpt.operators.shared.accumulators.settled import BestValue
+from dagster_ckpt.operators.shared.arrays.lists import alike_or_null
+from dagster_ckpt.operators.shared.arrays.value_order import End
 from dagster_ckpt.operators.shared.ranked.best_rows import BestRows
 from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, RowOrder

@@ -8,12 +8,11 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import flat, take
 from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.aggregates.bags.distinct import NewAndGoneValues
 from dagster_ckpt.operators.aggregates.distinct_table import DistinctTable, Pairs, marked
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared import retraction
-from dagster_ckpt.operators.shared.accumulators.counts import ROWS
-from dagster_ckpt.operators.shared.accumulators.distinct import NewAndGoneValues
-from dagster_ckpt.operators.shared.state_columns import whole_number
+from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 

@@ -10,10 +10,10 @@ from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.aggregates.bags.distinct import MarkedValues
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared.accumulators.accumulator import known
-from dagster_ckpt.operators.shared.accumulators.distinct import MarkedValues
-from dagster_ckpt.operators.shared.accumulators.lists import alike
+from dagster_ckpt.operators.shared.arrays.lists import alike
+from dagster_ckpt.operators.shared.arrays.nulls import known
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 

@@ -7,14 +7,14 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.aggregates.bag_table import BagTable
+from dagster_ckpt.operators.aggregates.bags.bags import BagResult
+from dagster_ckpt.operators.aggregates.bags.distinct import NewAndGoneValues, NewValues
 from dagster_ckpt.operators.aggregates.best_values import BestValues
 from dagster_ckpt.operators.aggregates.counted_values import CountedValues
 from dagster_ckpt.operators.aggregates.distinct_table import DistinctTable
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator
+from dagster_ckpt.operators.aggregates.kinds.settled import BestValue
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared.accumulators.accumulator import Accumulator
-from dagster_ckpt.operators.shared.accumulators.bags import BagResult
-from dagster_ckpt.operators.shared.accumulators.distinct import NewAndGoneValues, NewValues
-from dagster_ckpt.operators.shared.accumulators.settled import BestValue
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 

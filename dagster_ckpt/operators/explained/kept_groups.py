@@ -6,10 +6,27 @@ from dataclasses import replace
 from dagster_ckpt.operators.agg import NOW
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
 from dagster_ckpt.operators.aggregates.bag_table import BagTable
+from dagster_ckpt.operators.aggregates.bags.bags import BagResult, RowBag
+from dagster_ckpt.operators.aggregates.bags.distinct import DistinctValues, NewAndGoneValues, NewValues
+from dagster_ckpt.operators.aggregates.bags.distinct_totals import OfNewValues
 from dagster_ckpt.operators.aggregates.best_values import BestValues
 from dagster_ckpt.operators.aggregates.counted_values import CountedValues
 from dagster_ckpt.operators.aggregates.distinct_table import DistinctTable
+from dagster_ckpt.operators.aggregates.grouped_state import GroupedState
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator
+from dagster_ckpt.operators.aggregates.kinds.bits import Bits
+from dagster_ckpt.operators.aggregates.kinds.collected import FirstValues
+from dagster_ckpt.operators.aggregates.kinds.counts import LastTime, PairCount, RowCount, TrueCount, ValueCount
+from dagster_ckpt.operators.aggregates.kinds.edge_rows import EdgeRow
+from dagster_ckpt.operators.aggregates.kinds.edges import Edge
+from dagster_ckpt.operators.aggregates.kinds.exact_sums import ExactSum
+from dagster_ckpt.operators.aggregates.kinds.extremes import Extreme
+from dagster_ckpt.operators.aggregates.kinds.moments import Moments
+from dagster_ckpt.operators.aggregates.kinds.settled import BestValue
+from dagster_ckpt.operators.aggregates.kinds.sketches import DistinctSketch, QuantileSketch
+from dagster_ckpt.operators.aggregates.kinds.sums import DecimalSum, FloatSum, IntegerSum, WideSum
 from dagster_ckpt.operators.aggregates.side_tables import SideTable
+from dagster_ckpt.operators.aggregates.since import Since
 from dagster_ckpt.operators.explained.kept import (
     NUMBER_OF_KEYS,
     ONE_EPOCH,
@@ -25,23 +42,6 @@ from dagster_ckpt.operators.explained.kept import (
     of_each,
     of_now,
 )
-from dagster_ckpt.operators.shared.accumulators.accumulator import Accumulator
-from dagster_ckpt.operators.shared.accumulators.bags import BagResult, RowBag
-from dagster_ckpt.operators.shared.accumulators.bits import Bits
-from dagster_ckpt.operators.shared.accumulators.collected import FirstValues
-from dagster_ckpt.operators.shared.accumulators.counts import LastTime, PairCount, RowCount, TrueCount, ValueCount
-from dagster_ckpt.operators.shared.accumulators.distinct import DistinctValues, NewAndGoneValues, NewValues
-from dagster_ckpt.operators.shared.accumulators.distinct_totals import OfNewValues
-from dagster_ckpt.operators.shared.accumulators.edge_rows import EdgeRow
-from dagster_ckpt.operators.shared.accumulators.edges import Edge
-from dagster_ckpt.operators.shared.accumulators.exact_sums import ExactSum
-from dagster_ckpt.operators.shared.accumulators.extremes import Extreme
-from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState
-from dagster_ckpt.operators.shared.accumulators.moments import Moments
-from dagster_ckpt.operators.shared.accumulators.settled import BestValue
-from dagster_ckpt.operators.shared.accumulators.since import Since
-from dagster_ckpt.operators.shared.accumulators.sketches import DistinctSketch, QuantileSketch
-from dagster_ckpt.operators.shared.accumulators.sums import DecimalSum, FloatSum, IntegerSum, WideSum
 from dagster_ckpt.operators.shared.time_to_live import EXPIRIES
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.session_state import OPEN

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
-from dagster_ckpt.operators.shared.accumulators.accumulator import filled
+from dagster_ckpt.operators.shared.arrays.nulls import filled
 from dagster_ckpt.operators.shared.state_columns import micros
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 

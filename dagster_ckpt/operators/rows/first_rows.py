@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import AppendOnlyTable, Changes, EpochContext
 from dagster_ckpt.operators.rows.row_choice import RowChoice, in_time
-from dagster_ckpt.operators.shared.accumulators.extremes import End
+from dagster_ckpt.operators.shared.arrays.value_order import End
 from dagster_ckpt.operators.shared.net_changes import inserts
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 

@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
 from dagster_ckpt.operators.rows.row_choice import RowChoice, in_time
-from dagster_ckpt.operators.shared.accumulators.extremes import End
+from dagster_ckpt.operators.shared.arrays.value_order import End
 from dagster_ckpt.operators.shared.net_changes import changes_of_columns, inserts
 from dagster_ckpt.operators.shared.state_columns import HASH
 from dagster_ckpt.operators.shared.time_to_live import AT, TimeToLive

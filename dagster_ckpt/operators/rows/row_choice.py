@@ -8,8 +8,8 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, stack, take
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared.accumulators.accumulator import known
-from dagster_ckpt.operators.shared.accumulators.extremes import End
+from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.value_order import End
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.row_order import furthest_rows
 

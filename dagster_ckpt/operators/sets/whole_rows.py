@@ -13,8 +13,8 @@ from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.shared import retraction
-from dagster_ckpt.operators.shared.accumulators import lists
-from dagster_ckpt.operators.shared.accumulators.accumulator import known, or_null
+from dagster_ckpt.operators.shared.arrays import lists
+from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.inputs import KEYS
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes

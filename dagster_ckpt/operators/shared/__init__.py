@@ -14,7 +14,7 @@ Reading order
     row_order         a total order of whole rows
 
 Rooms
-    accumulators/     what an aggregate keeps for each group of rows
+    arrays/           columns as numbers, and back
     checks/           what a pipeline may be: each error with its reason
     ranked/           the rows of each key in an order
     bounded/          what may be larger than memory, a part at a time

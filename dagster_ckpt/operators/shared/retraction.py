@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, take
 from dagster_ckpt.lsm.table import Hashes, StateTable
-from dagster_ckpt.operators.shared.accumulators import exact_numbers
-from dagster_ckpt.operators.shared.accumulators.counts import ROWS
-from dagster_ckpt.operators.shared.accumulators.exact_numbers import EXACT
-from dagster_ckpt.operators.shared.accumulators.lists import lengths
+from dagster_ckpt.operators.shared.arrays import exact_numbers
+from dagster_ckpt.operators.shared.arrays.exact_numbers import EXACT
+from dagster_ckpt.operators.shared.arrays.lists import lengths
+from dagster_ckpt.operators.shared.state_columns import ROWS
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 
 

@@ -1,6 +1,6 @@
 """A total order of whole rows, so that the row that is kept does not depend on the order of arrival.
 
-Within a column it is the order of `accumulators.value_order` where there is one, except that floats compare by their
+Within a column it is the order of `arrays.value_order` where there is one, except that floats compare by their
 bits: -0.0 comes before 0.0. Structs compare by their fields, lists by their values from the first one on, maps by their
 entries as stored; within a nested value, null is greater than any value.
 """
@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, stretches, taken
-from dagster_ckpt.operators.shared.accumulators.accumulator import known
-from dagster_ckpt.operators.shared.accumulators.extremes import End
-from dagster_ckpt.operators.shared.accumulators.value_order import GREATEST, is_orderable, ordered
+from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, End, is_orderable, ordered
 
 _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 

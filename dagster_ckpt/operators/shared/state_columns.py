@@ -11,6 +11,8 @@ HASH = KEY_HASH
 """The hash of a row's key, as a signed number: needed to look up the keys of scanned rows."""
 GROUP = row_key.GROUP
 """The key of a step without keys."""
+ROWS = "_rows"
+"""How many rows a group has, or how often a row is there."""
 ROW = "_row"
 """Distinguishes rows that are equal in every column (`EpochContext.row_numbers`)."""
 

@@ -15,7 +15,7 @@ from dagster_ckpt.lsm.columns import Mask, Positions, flat, take
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared.accumulators.accumulator import known
+from dagster_ckpt.operators.shared.arrays.nulls import known
 from dagster_ckpt.operators.shared.bounded.due_rows import due_together
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.late_rows import before

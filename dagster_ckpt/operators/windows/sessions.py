@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, joined, taken
-from dagster_ckpt.operators.shared.accumulators.accumulator import Columns
-from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState
+from dagster_ckpt.operators.aggregates.grouped_state import GroupedState
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
 from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
+from dagster_ckpt.operators.aggregates.grouped_state import aggregations_of
 from dagster_ckpt.operators.operator import Changes, EpochContext
-from dagster_ckpt.operators.shared.accumulators.grouped_state import aggregations_of
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks, window_checks
@@ -79,7 +80,7 @@ class WindowOfTable:
         window_checks.check_window_names([*keys, *aggregations], [WINDOW_START, WINDOW_END, HASH])
         check_late(late, pa.schema([field for field in source.schema if field.name != CHANGE_TYPE]))
         start = pa.field(WINDOW_START, source.schema.field(time).type, nullable=False)
-        pipeline_checks.check_aggregations(aggregations, keys, source.schema, time)
+        aggregate_checks.check_aggregations(aggregations, keys, source.schema, time)
         groups = RunningAggregate.build(
             (*keys, WINDOW_START),
             {name: _within(one, time) for name, one in aggregations.items()},

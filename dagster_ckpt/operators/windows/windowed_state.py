@@ -10,9 +10,11 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
 from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
 from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.aggregates import aggregate_checks
+from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spelled
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns
 from dagster_ckpt.operators.operator import Changes
-from dagster_ckpt.operators.shared.accumulators.accumulator import Columns, filled, known
-from dagster_ckpt.operators.shared.accumulators.grouped_state import GroupedState, aggregations_of, columns_of, spelled
+from dagster_ckpt.operators.shared.arrays.nulls import filled, known
 from dagster_ckpt.operators.shared.checks import pipeline_checks, window_checks
 from dagster_ckpt.operators.shared.event_time_range import out_of_range
 from dagster_ckpt.operators.shared.late_rows import DROP, check_late, late_tables
@@ -78,7 +80,7 @@ class WindowedState:
     def of(cls, keys: tuple[str, ...], options: WindowOptions, schema: pa.Schema) -> "WindowedState":
         """Check what windows of every kind require. Raises `InvalidPipelineError`."""
         pipeline_checks.check_keys(keys, schema)
-        pipeline_checks.check_aggregations(options.aggregations, keys, schema, options.event_time)
+        aggregate_checks.check_aggregations(options.aggregations, keys, schema, options.event_time)
         window_checks.check_window_names([*keys, *options.aggregations], [WINDOW_START, WINDOW_END, HASH])
         check_late(options.late, schema)
         grouped = GroupedState.of(options.aggregations, schema, options.event_time)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.aggregates.grouped_state import code_of
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
@@ -21,7 +22,6 @@ from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import Kind, SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
-from dagster_ckpt.operators.shared.accumulators.grouped_state import code_of
 from dagster_ckpt.operators.shared.checks.expiry_checks import check_expiry
 from dagster_ckpt.operators.shared.checks.updating_checks import (
     UNBOUNDED_JOIN,

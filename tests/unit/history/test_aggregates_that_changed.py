@@ -13,8 +13,8 @@ from dagster_ckpt.history.swap import swap
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.operators import AppendOnly, Operator, RunningAggregate, agg
 from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.aggregates.since import SINCE
 from dagster_ckpt.operators.begun import begun
-from dagster_ckpt.operators.shared.accumulators.since import SINCE
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after, beginnings, next_beginning

@@ -7,7 +7,7 @@ import pytest
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.operators import AppendOnly, RunningAggregate, agg, from_pipeline
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS
-from dagster_ckpt.operators.shared.accumulators import sketches
+from dagster_ckpt.operators.aggregates.kinds import sketches
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.streams import Streamed, build
 

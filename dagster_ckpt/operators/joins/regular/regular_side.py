@@ -17,8 +17,7 @@ from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
 from dagster_ckpt.operators.joins.sides import no_nulls, numbers_of, shaped
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared import retraction
-from dagster_ckpt.operators.shared.accumulators.counts import ROWS
-from dagster_ckpt.operators.shared.state_columns import ROW, whole_number
+from dagster_ckpt.operators.shared.state_columns import ROW, ROWS, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, StateTableSpec

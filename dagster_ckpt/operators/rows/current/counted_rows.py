@@ -14,10 +14,9 @@ from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.shared import retraction
-from dagster_ckpt.operators.shared.accumulators.counts import ROWS
 from dagster_ckpt.operators.shared.checks import expiry_checks
 from dagster_ckpt.operators.shared.net_changes import labelled
-from dagster_ckpt.operators.shared.state_columns import whole_number
+from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 

@@ -14,9 +14,8 @@ from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
 from dagster_ckpt.operators.shared import retraction
-from dagster_ckpt.operators.shared.accumulators.counts import ROWS
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
-from dagster_ckpt.operators.shared.state_columns import whole_number
+from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 _SHOWN_MAX = 3

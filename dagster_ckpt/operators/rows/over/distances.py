@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions
-from dagster_ckpt.operators.shared.accumulators.accumulator import known
-from dagster_ckpt.operators.shared.accumulators.value_order import GREATEST, LEAST, is_whole, ordered
+from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, LEAST, is_whole, ordered
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 
 

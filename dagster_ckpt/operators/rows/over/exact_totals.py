@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, plain
-from dagster_ckpt.operators.shared.accumulators import exact_numbers
-from dagster_ckpt.operators.shared.accumulators.accumulator import filled
-from dagster_ckpt.operators.shared.accumulators.exact_numbers import Doubles, Parts, Whole, balanced
+from dagster_ckpt.operators.shared.arrays import exact_numbers
+from dagster_ckpt.operators.shared.arrays.exact_numbers import Doubles, Parts, Whole, balanced
+from dagster_ckpt.operators.shared.arrays.nulls import filled
 
 _BITS = 32
 _MASK = (1 << _BITS) - 1

@@ -10,7 +10,7 @@ from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.over import Frame, Function, Over
 from dagster_ckpt.operators.rows.over import distances
 from dagster_ckpt.operators.rows.over.values import AGGREGATES, PLACED
-from dagster_ckpt.operators.shared.accumulators.value_order import is_orderable
+from dagster_ckpt.operators.shared.arrays.value_order import is_orderable
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
 from dagster_ckpt.operators.shared.ranked import epoch_rows, ordered_tree
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
@@ -96,7 +96,7 @@ def _check_column(name: str, function: Over, schema: pa.Schema, where: str) -> N
     kind = function.function
     if kind not in (*AGGREGATES, *PLACED, Function.LAG, Function.LEAD, Function.SESSION_START):
         return
-    pipeline_checks.check_column(function.column, f"function {name}", schema)  # type: ignore[arg-type]
+    pipeline_checks.check_column(function.column, f"function {name}", schema)
     type_ = schema.field(function.column).type
     if kind in _NUMERIC and not pipeline_checks.is_number(type_):
         raise InvalidPipelineError(f"{kind} needs numbers: cast the column, or choose another. {where}, type={type_}")

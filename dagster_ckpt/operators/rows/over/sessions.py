@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import joined, taken
 from dagster_ckpt.operators.rows.over.elements import NONE, Elements
-from dagster_ckpt.operators.shared.accumulators.accumulator import known, or_null
-from dagster_ckpt.operators.shared.accumulators.value_order import ordered
+from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
+from dagster_ckpt.operators.shared.arrays.value_order import ordered
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, joined, taken
+from dagster_ckpt.operators.aggregates.kinds.sums import decimal_total_type
+from dagster_ckpt.operators.aggregates.plans import output_columns
 from dagster_ckpt.operators.over import Function, Over
 from dagster_ckpt.operators.rows.over import exact_totals
 from dagster_ckpt.operators.rows.over.elements import DENSE, NONE, RANK, ROWS, Elements
 from dagster_ckpt.operators.rows.over.exact_totals import PrefixTotals
 from dagster_ckpt.operators.rows.over.sessions import Sessions, sessions_of
-from dagster_ckpt.operators.shared.accumulators import output_columns
-from dagster_ckpt.operators.shared.accumulators.accumulator import known, or_null
-from dagster_ckpt.operators.shared.accumulators.exact_numbers import EXACT, Doubles, Parts
-from dagster_ckpt.operators.shared.accumulators.sums import decimal_total_type
-from dagster_ckpt.operators.shared.accumulators.value_order import ordered
+from dagster_ckpt.operators.shared.arrays.exact_numbers import EXACT, Doubles, Parts
+from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
+from dagster_ckpt.operators.shared.arrays.value_order import ordered
 
 AGGREGATES = (Function.COUNT, Function.SUM, Function.MIN, Function.MAX, Function.AVG)
 PLACED = (Function.FIRST_VALUE, Function.LAST_VALUE, Function.NTH_VALUE)

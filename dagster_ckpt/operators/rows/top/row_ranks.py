@@ -17,8 +17,8 @@ from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.rows.top.row_places import RANKED, STEP, copies_before
-from dagster_ckpt.operators.shared.accumulators.accumulator import known, or_null
-from dagster_ckpt.operators.shared.accumulators.lists import alike
+from dagster_ckpt.operators.shared.arrays.lists import alike
+from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.ranked.best_rows import BestChange, BestRows
 from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows

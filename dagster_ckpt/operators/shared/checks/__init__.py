@@ -3,7 +3,6 @@
 Reading order
 
     pipeline_checks   names, types, keys and event time of every step
-    aggregate_checks  the options of aggregates
     window_checks     aggregates over windows
     expiry_checks     steps whose keys expire
     updating_checks   steps over a table that updates and deletes rows

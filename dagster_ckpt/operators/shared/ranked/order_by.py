@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, taken
-from dagster_ckpt.operators.shared.accumulators.accumulator import known
-from dagster_ckpt.operators.shared.accumulators.value_order import is_orderable, ordered
+from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.value_order import is_orderable, ordered
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.row_order import total_codes
 

@@ -1,0 +1,95 @@
+"""The distinct values of a column, exactly: kept in a list, or counted as they are found to be new."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dagster_ckpt.lsm.columns import Positions, taken
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.counts import added
+from dagster_ckpt.operators.shared.arrays.lists import alike, groups_of, lists_of, values_of
+from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.value_order import ordered
+
+
+@dataclass(frozen=True)
+class DistinctValues:
+    """The distinct values of a column as a sorted list: for groups that are merged or that expire.
+
+    Every merge reads and writes whole lists, at about 10 million values a second.
+    """
+
+    column: str
+    type: pa.DataType
+
+    @property
+    def name(self) -> str:
+        """Its state column."""
+        return f"_distinct({self.column})"
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(self.name, pa.list_(self.type), nullable=False),)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        column = rows.columns[self.column]
+        valued = np.flatnonzero(known(column))
+        return (_distinct(rows.group_of_row[valued], taken(column, valued), len(rows.starts)),)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        sides = (old[self.name], new[self.name])
+        return (_distinct(groups_of(sides), values_of(sides), len(sides[1])),)
+
+
+@dataclass(frozen=True)
+class MarkedValues:
+    """The number of rows with a mark, the boolean column `found`."""
+
+    column: str
+
+    @property
+    def found(self) -> str:
+        """The column with the marks."""
+        return f"_is_new({self.column})"
+
+    @property
+    def name(self) -> str:
+        """Its state column."""
+        return f"_n_distinct({self.column})"
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (pa.field(self.name, pa.int64(), nullable=False),)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        is_new = rows.columns[self.found].cast(pa.int64()).to_numpy()
+        return (pa.array(np.add.reduceat(is_new, rows.starts)),)
+
+    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (added(old[self.name], new[self.name]),)
+
+
+@dataclass(frozen=True)
+class NewValues(MarkedValues):
+    """The number of distinct values of a column, from rows that are marked as having a new value or not.
+
+    The mark is the boolean column `found`, added to the rows before (`DistinctTable`).
+    """
+
+
+@dataclass(frozen=True)
+class NewAndGoneValues(MarkedValues):
+    """As `NewValues`, where a retracted row is marked if no other row has its value (`CountedValues`)."""
+
+
+def _distinct(groups: Positions, values: pa.Array, count: int) -> pa.Array:
+    """A list for each group of its distinct values, ascending."""
+    if len(values) == 0:
+        return lists_of(groups, values, count)
+    codes = ordered(values).codes
+    order = np.lexsort((codes, groups))
+    groups, codes = groups[order], codes[order]
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = (groups[1:] != groups[:-1]) | (codes[1:] != codes[:-1])
+    return lists_of(groups[is_first], alike(taken(values, order[is_first])), count)
