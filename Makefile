@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: test-long test-memory test-daemon test-tpcds test-sql-tests first-epoch fifty profile
-.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage fuzz mutants test-s3 test-stores test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-delivery simulate \
+.PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage fuzz mutants test-s3 test-stores test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-steps bench-delivery simulate \
 	docs versions package release constraints clean
 
 BIN := .venv/bin
@@ -143,6 +143,9 @@ profile: $(BENCH)/.set-up ## show where a trigger's milliseconds go, as flame gr
 
 fifty: $(READY) ## measure what fifty streams in one code location cost Dagster (STREAMS=50 SECONDS=120)
 	@scripts/run.sh python -m benchmarks.fifty --streams $(or $(STREAMS),50) --seconds $(or $(SECONDS),120)
+
+bench-steps: $(READY) ## compare each kind of step with another commit, without Spark (AGAINST=main; ONLY=join)
+	@$(BIN)/python -m benchmarks.paired --against $(or $(AGAINST),main) $(if $(ONLY),--only '$(ONLY)')
 
 bench-delivery: $(READY) ## measure deliveries against plain writes, Kafka to an epoch, and latency (ROWS=100000; ONLY=postgres,latency)
 	@scripts/with_servers.sh python -m benchmarks.delivery --rows $(or $(ROWS),100000) $(if $(ONLY),--only '$(ONLY)')

@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.operators import EpochContext, Operator
+from dagster_ckpt.operators import AppendOnly, EpochContext, Operator
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner
@@ -44,7 +44,7 @@ def fill_stream(
     writer.close("filled")
 
 
-def opening_of(name: str, operator: Operator, shards: int, retained: int) -> Opening:
+def opening_of(name: str, operator: Operator | AppendOnly, shards: int, retained: int) -> Opening:
     """What opens the stream."""
     return Opening(
         stream=name,
