@@ -1,5 +1,5 @@
 #!/bin/sh
-# Format, lint, types, import layers and the links of docs/. The types take half of the time, alongside the rest.
+# Format, lint, words, types, import layers and the links of docs/. The types take half of the time, alongside the rest.
 set -eu
 cd "$(dirname "$0")/.."
 bin=.venv/bin
@@ -10,6 +10,7 @@ mkdir -p .work
 types=$!
 "$bin/ruff" format --check . || failed=1
 "$bin/ruff" check . || failed=1
+"$bin/python" -m scripts.words || failed=1
 if "$bin/lint-imports" --no-logo >.work/layers.txt; then
     tail -n 1 .work/layers.txt
 else
