@@ -8,6 +8,7 @@ Reading order. Begin with `declared/stream`, then `driver/stream_run`, `driver/e
     kafka/          Kafka, beside Spark's own source of it
     lag/            how far a stream is behind its sources
     upstreams/      streams that read streams
+    catalyst/       Spark's query planner, by its private API
     task/           the executors: rows in, durable runs and ACKs out
     spark/          Spark's session, its class archive, and streams as DataFrames
     run_mode        when a run ends

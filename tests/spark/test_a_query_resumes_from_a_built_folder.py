@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, SourcePosition
-from dagster_ckpt.runtime.declared.query_plan import analysed_plan, leaves
+from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, leaves
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.driver.seen_files import table_of
 from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Node
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Node
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
 from tests.spark.changing_tables import after_each_epoch, in_batch, read
 from tests.spark.rows_as_bags import nine_digits

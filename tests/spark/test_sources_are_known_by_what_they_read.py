@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
+from dagster_ckpt.runtime.catalyst.query_plan import Leaf, analysed_plan, leaves
 from dagster_ckpt.runtime.declared import sources
-from dagster_ckpt.runtime.declared.query_plan import Leaf, analysed_plan, leaves
 from dagster_ckpt.runtime.declared.sources import Source, moves_of, positions_by_source, sources_of
 from tests.worlds.manifests import a_manifest
 

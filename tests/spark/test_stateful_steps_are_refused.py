@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.query_plan import analysed_plan, refuse_stateful_steps
+from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, refuse_stateful_steps
 
 
 class Passing(StatefulProcessor):

@@ -14,8 +14,6 @@ Reading order
     arrow_plan        whether a task can do what Spark does between two steps
     pipeline          from a `Stream` to a checked operator
     renaming          a stream under the names that its state has
-    query_plan        the plan that Spark has analysed
-    plan_text         texts of plans that are the same in every process
     function_digests  digests of the code of functions in Python
     column_origins    which columns the inputs of steps are computed from
     sources           the identity of a source, and how far it was read

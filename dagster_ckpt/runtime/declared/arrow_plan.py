@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, kind_of, plan_of
+from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, kind_of, plan_of
 from dagster_ckpt.runtime.task.arrow_work import ArrowValue, ArrowWork, ColumnAt, Remainder, Widened
 
 if TYPE_CHECKING:

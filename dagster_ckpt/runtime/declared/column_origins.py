@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dagster_ckpt.operators.column_lineage import Work
-from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, kind_of, leaves, plan_of
+from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, kind_of, leaves, plan_of
 from dagster_ckpt.runtime.declared.stream import Stream
 
 _BY_COLUMN = {

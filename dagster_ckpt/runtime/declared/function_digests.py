@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.declared.plan_text import python_functions
-from dagster_ckpt.runtime.declared.query_plan import plan_of
+from dagster_ckpt.runtime.catalyst.plan_text import python_functions
+from dagster_ckpt.runtime.catalyst.query_plan import plan_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.spark.jvm import java_class
 

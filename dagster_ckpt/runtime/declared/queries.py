@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dagster_ckpt.runtime.declared.query_plan import needs_steps
+from dagster_ckpt.runtime.catalyst.query_plan import needs_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

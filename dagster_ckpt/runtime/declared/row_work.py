@@ -12,9 +12,8 @@ from py4j.java_gateway import is_instance_of
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.moments import moment_in
-from dagster_ckpt.runtime.declared.plan_text import with_variables_by_place
-from dagster_ckpt.runtime.declared.query_plan import (
+from dagster_ckpt.runtime.catalyst.plan_text import with_variables_by_place
+from dagster_ckpt.runtime.catalyst.query_plan import (
     columns_of,
     each_of,
     kind_of,
@@ -22,6 +21,7 @@ from dagster_ckpt.runtime.declared.query_plan import (
     texts_of,
     with_functions_replaced,
 )
+from dagster_ckpt.runtime.declared.moments import moment_in
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.jvm import java_class, java_session
 

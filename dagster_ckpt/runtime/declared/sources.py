@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.epochs.upstream import FORMAT as UPSTREAM
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder
 from dagster_ckpt.protocol.transitions.source_moves import Moves
-from dagster_ckpt.runtime.declared.query_plan import Leaf
+from dagster_ckpt.runtime.catalyst.query_plan import Leaf
 from dagster_ckpt.runtime.spark.jvm import java_class
 
 _CHOOSING = {

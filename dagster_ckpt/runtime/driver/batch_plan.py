@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt.runtime.declared.query_plan import each_of, has_pattern, kind_of, plan_of
+from dagster_ckpt.runtime.catalyst.query_plan import each_of, has_pattern, kind_of, plan_of
 from dagster_ckpt.runtime.spark.jvm import frame_of_rdd, java_class, java_frame, java_session, scala_seq
 from dagster_ckpt.runtime.task.dataflow import Stage, on_batch, on_rows, shard_replies, source_inputs
 from dagster_ckpt.runtime.task.epoch_task import Sent

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.declared.query_plan import kind_of, nodes
+from dagster_ckpt.runtime.catalyst.query_plan import kind_of, nodes
 from dagster_ckpt.runtime.driver.batch_plan import BatchPlan, PlannedRows
 from dagster_ckpt.runtime.driver.partial_choice import Shuffled, Touch
 from dagster_ckpt.runtime.task.dataflow import Stage

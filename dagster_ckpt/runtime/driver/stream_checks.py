@@ -27,10 +27,10 @@ from dagster_ckpt.protocol.manifest.manifest import (
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after
 from dagster_ckpt.protocol.transitions.renamed_columns import taken_over_since
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
+from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.function_digests import Digests, function_digests
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow, check_initial
-from dagster_ckpt.runtime.declared.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.declared.renaming import renamed, with_files
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream

@@ -24,5 +24,4 @@ Reading order. Begin with `compiler`.
     refusals        what to write in place of a node
     parts           what Spark does with the rows between two steps
     work_text       the text of that, for the fingerprint of a step
-    catalyst        all that is called of Spark's planner, which is private
 """

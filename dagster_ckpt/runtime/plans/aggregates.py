@@ -7,8 +7,8 @@ from itertools import chain
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.query_plan import each_of
 from dagster_ckpt.runtime.plans.collations import without_collations
 from dagster_ckpt.runtime.plans.exact_texts import NESTED, has_exact_text, text_of, value_of, values_of
 

@@ -6,8 +6,8 @@ Which of several equal texts an aggregate gives SQL leaves open: one of the grou
 from collections.abc import Iterable, Sequence
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.query_plan import each_of
 
 _ANY_VALUE = ("AnyValue", "CollectList", "First", "Last", "PivotFirst")
 """They compare no values, if they are not of distinct ones."""

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
+from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, is_leaf, nodes
 from dagster_ckpt.runtime.declared.moments import MAY_BE, moment_in
-from dagster_ckpt.runtime.declared.plan_text import whole_texts
-from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, is_leaf, nodes
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.constants import constants, one_row
 from dagster_ckpt.runtime.plans.groups import aggregated
 from dagster_ckpt.runtime.plans.joins import join_parts

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
-from dagster_ckpt.runtime.declared.query_plan import each_of
+from dagster_ckpt.runtime.catalyst.catalyst import Node
+from dagster_ckpt.runtime.catalyst.query_plan import each_of
 from dagster_ckpt.runtime.declared.stream import global_aggregate
-from dagster_ckpt.runtime.plans.catalyst import Node
 from dagster_ckpt.runtime.plans.parts import Part, types_of
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
 
 NESTED = ("array", "map", "struct", "variant")
 _EXACT = ("boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate, rows_of
 from dagster_ckpt.runtime.plans.aggregates import Call, call_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.keys import Key, is_never_null
 from dagster_ckpt.runtime.plans.parts import Part, types_of
 from dagster_ckpt.runtime.plans.refusals import located, naming_columns

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins.regular.regular_join import EVERY_ROW
-from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.plans.catalyst import Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Expression, Node
+from dagster_ckpt.runtime.catalyst.query_plan import each_of
 from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, is_column, meets_all
 from dagster_ckpt.runtime.plans.matches import beside_matches, not_in, with_flag
 from dagster_ckpt.runtime.plans.partitions import without_limit

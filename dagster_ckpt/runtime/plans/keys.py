@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
 from dagster_ckpt.runtime.plans.exact_texts import has_exact_text, text_of, value_of
 from dagster_ckpt.runtime.plans.table_keys import Dependency
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.query_plan import each_of
 from dagster_ckpt.runtime.plans.keys import FLOATS
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import over
 from dagster_ckpt.operators.over import Frame, Over
-from dagster_ckpt.runtime.declared.query_plan import each_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.query_plan import each_of
 
 _RANKS: Mapping[str, Callable[[], Over]] = {
     "RowNumber": over.row_number,

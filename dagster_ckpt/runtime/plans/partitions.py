@@ -9,9 +9,9 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.top.top import COUNT_MAX
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
-from dagster_ckpt.runtime.declared.query_plan import column_number, each_of, nodes
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of, nodes
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.exact_texts import NESTED
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column, meets_all
 from dagster_ckpt.runtime.plans.over_algebra import in_plainer_functions

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, is_leaf
 from dagster_ckpt.runtime.declared.pipeline import check_initial
-from dagster_ckpt.runtime.declared.query_plan import column_number, columns_of, each_of, is_leaf
 from dagster_ckpt.runtime.declared.row_work import RowWork, key_columns
 from dagster_ckpt.runtime.declared.stream import Stream, behind, rows_of, worked_by
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.table_keys import Dependency, key_among
 from dagster_ckpt.runtime.plans.work_text import WorkText, column_name
 

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.plans.work_text import is_cut
 
 _LINE = re.compile(r"\(?line (\d+),? pos (\d+)\)?")

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.catalyst.query_plan import needs_steps
 from dagster_ckpt.runtime.declared import queries
-from dagster_ckpt.runtime.declared.query_plan import needs_steps
 from dagster_ckpt.runtime.declared.stream import Stream, as_it_ends
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of

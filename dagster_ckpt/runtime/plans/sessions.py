@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from dagster_ckpt.operators import agg, over
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression
 from dagster_ckpt.runtime.plans.table_keys import Dependency
 
 _START, _END = "session_start()", "session_end()"

@@ -4,8 +4,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.declared.stream import Stream, rows_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst
 
 _streams: dict[tuple[str, int], Stream] = {}
 """What each stand-in stands for, by Spark's application and its number there: as many as functions have parameters."""

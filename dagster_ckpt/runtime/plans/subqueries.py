@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dagster_ckpt.runtime.declared.query_plan import each_of, nodes
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.query_plan import each_of, nodes
 from dagster_ckpt.runtime.plans.refusals import located, refused
 
 _SEVERAL = "a subquery that stands for one value gave several rows"

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dagster_ckpt.runtime.declared.plan_text import Labels, in_pieces, node_line
-from dagster_ckpt.runtime.declared.query_plan import columns_of, each_of, nodes, texts_of
-from dagster_ckpt.runtime.plans.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.plan_text import Labels, in_pieces, node_line
+from dagster_ckpt.runtime.catalyst.query_plan import columns_of, each_of, nodes, texts_of
 
 _WORD = re.compile(r"[^\W_]\w*")
 _NAME_CHARS, _DIGEST_CHARS = 64, 10

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 
 
@@ -10,9 +11,13 @@ def java_class(session: SparkSession, name: str) -> Any:
     """The class of that full name, found in one call.
 
     Of a dotted name such as `jvm.org.apache.spark` py4j asks of each part whether it is a class. To learn that it is
-    none, the JVM searches all of Spark's jars.
+    none, the JVM searches all of Spark's jars. py4j would ask for a class each time: once found it stays in its view.
     """
-    return getattr(session._jvm, name)  # noqa: SLF001  (Spark exposes it nowhere else)
+    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
+    found = getattr(jvm, name)
+    if isinstance(found, JavaClass):  # what is none yet is a package to py4j, and may become one with another jar
+        setattr(jvm, name, found)
+    return found
 
 
 def scala_seq(session: SparkSession, items: Iterable[Any]) -> Any:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.catalyst.planner import planner
 from dagster_ckpt.runtime.spark.jvm import java_class, java_frame, java_session
 
 _COUNTS = "Stream(df).key_by(...).aggregate(...), or .window(...).aggregate(...) where df groups by a window"
@@ -198,8 +199,7 @@ def _tree_pattern(jvm: Any, name: str) -> Any:
 
 def with_functions_replaced(session: SparkSession, plan: Any) -> Any:
     """The plan with functions that Spark makes of others, such as `to_timestamp` of a cast, as these."""
-    rule = java_class(session, "org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$")
-    return getattr(rule, "MODULE$").apply(plan)
+    return planner(session).withFunctionsReplaced(plan)
 
 
 def is_leaf(node: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.declared.query_plan import each_of, has_pattern, kind_of, nodes, tree_pattern
+from dagster_ckpt.runtime.catalyst.query_plan import each_of, has_pattern, kind_of, nodes, tree_pattern
 from dagster_ckpt.runtime.spark.jvm import java_class, scala_map
 
 _NUMBER = re.compile(r"#(\d+)")

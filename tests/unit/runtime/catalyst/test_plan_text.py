@@ -2,7 +2,7 @@
 
 import pytest
 
-from dagster_ckpt.runtime.declared.plan_text import Labels, in_pieces
+from dagster_ckpt.runtime.catalyst.plan_text import Labels, in_pieces
 
 NAMES = {3: "k", 14: "k", 15: "a#7", 21: "b"}
 TEXTS = {

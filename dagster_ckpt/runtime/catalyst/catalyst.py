@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from py4j.java_gateway import get_field, is_instance_of
+from py4j.java_gateway import get_field
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.plan_text import python_functions, without_numbers, without_seeds
-from dagster_ckpt.runtime.declared.query_plan import (
+from dagster_ckpt.runtime.catalyst.plan_text import python_functions, without_numbers, without_seeds
+from dagster_ckpt.runtime.catalyst.planner import planner, sequence
+from dagster_ckpt.runtime.catalyst.query_plan import (
     column_number,
     columns_of,
     each_of,
@@ -27,43 +28,39 @@ from dagster_ckpt.runtime.declared.query_plan import (
     kind_of,
     nodes,
     plan_of,
-    texts_of,
     with_functions_replaced,
 )
-from dagster_ckpt.runtime.spark.jvm import java_class, scala_seq
+from dagster_ckpt.runtime.spark.jvm import java_class
 
 Node = Any
 """A node of a logical plan, in the JVM."""
 Expression = Any
 """An expression, in the JVM; an attribute is one that names a column of a plan by its id."""
 
-_REWRITES = frozenset(
-    {
-        "Finish Analysis",
-        "Rewrite With expression",
-        "Eliminate Distinct",
-        "Inline CTE",
-        "Union",
-        "Pullup Correlated Expressions",
-        "Subquery",
-        "Replace Operators",
-        "Aggregate",
-        "Operator Optimization before Inferring Filters",
-        "Infer Filters",
-        "Operator Optimization after Inferring Filters",
-        "Push extra predicate through join",
-        "Clean Up Temporary CTE Info",
-        "RewriteSubquery",
-        "NormalizeFloatingNumbers",
-        "ReplaceUpdateFieldsExpression",
-        "Replace CTE with Repartition",
-    }
+_REWRITES = (
+    "Finish Analysis",
+    "Rewrite With expression",
+    "Eliminate Distinct",
+    "Inline CTE",
+    "Union",
+    "Pullup Correlated Expressions",
+    "Subquery",
+    "Replace Operators",
+    "Aggregate",
+    "Operator Optimization before Inferring Filters",
+    "Infer Filters",
+    "Operator Optimization after Inferring Filters",
+    "Push extra predicate through join",
+    "Clean Up Temporary CTE Info",
+    "RewriteSubquery",
+    "NormalizeFloatingNumbers",
+    "ReplaceUpdateFieldsExpression",
+    "Replace CTE with Repartition",
 )
 """The optimizer's batches that leave a plan relational algebra. The whole optimizer refuses plans that stream."""
 _SKIPPED = ("EliminateLimits", "PruneFilters")
 """Rules that take the source away from below what never has a row, such as WHERE false."""
 _SQL = "org.apache.spark.sql"
-_PLANS = f"{_SQL}.catalyst.plans.logical"
 _CONSTANT = ("LocalRelation", "OneRowRelation", "Range")
 """Leaves of a plan that are the same whenever they are read."""
 _CONSTANTS_MAX = 10_000
@@ -94,6 +91,7 @@ class Catalyst:
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
+        self._planner = planner(session)
         own: Any = session._jsparkSession
         self._own, self._state = own, own.sessionState()
 
@@ -107,14 +105,13 @@ class Catalyst:
         self._schemas, self._rows = package("util"), package("catalyst.util")
         self._data_types = package("catalyst.types")
         self._some, self._none = java_class(session, "scala.Some"), java_class(session, "scala.Option").empty()
-        self._nil, self._new_id = self.seq(()), self.expressions.NamedExpression.newExprId
-        self._named: dict[int, tuple[Expression, str, Any, Any]] = {}
+        self._nil = self.seq(())
 
     # Reading
 
     def seq(self, items: Iterable[Any]) -> Any:
         """A sequence of Scala's."""
-        return scala_seq(self.session, items)
+        return sequence(self._planner, items)
 
     @staticmethod
     def kind(node: Node | Expression) -> str:
@@ -134,18 +131,9 @@ class Catalyst:
 
     def _refuse_command(self, text: str) -> None:
         """Raise `InvalidPipelineError` for a text that is no query: Spark would run it as soon as it looks at it."""
-        kinds: dict[str, Node] = {}
-        for node in nodes(self._state.sqlParser().parsePlan(text)):
-            kinds.setdefault(self.kind(node), node)
-        found = next((node for node in kinds.values() if self._is_command(node)), None)
+        found = self._planner.command(self._state.sqlParser().parsePlan(text))
         if found is not None:
-            raise InvalidPipelineError(
-                f"the text is no query, which begins with SELECT, WITH or FROM. found={found.nodeName()}"
-            )
-
-    def _is_command(self, node: Node) -> bool:
-        gateway: Any = self.session.sparkContext._gateway
-        return any(is_instance_of(gateway, node, f"{_PLANS}.{kind}") for kind in ("Command", "ParsedStatement"))
+            raise InvalidPipelineError(f"the text is no query, which begins with SELECT, WITH or FROM. found={found}")
 
     def has_any(self, plan: Node, pattern: str) -> bool:
         """Whether a plan, with its subqueries, has a node or an expression of this kind of Spark's `TreePattern`."""
@@ -231,19 +219,8 @@ class Catalyst:
 
     def rewritten(self, plan: Node) -> Node:
         """The plan as Spark's optimizer rewrites it, as far as that is algebra."""
-        for batch in each_of(self._state.optimizer().batches()):
-            if batch.name() not in _REWRITES:
-                continue
-            found = batch.rules()
-            names = [text.partition("@")[0].rstrip("$").rpartition(".")[2] for text in texts_of(found)]
-            rules = [found.apply(place) for place, name in enumerate(names) if name not in _SKIPPED]
-            for _ in range(batch.strategy().maxIterations()):
-                before = plan
-                for rule in rules:
-                    plan = rule.apply(plan)
-                if plan.fastEquals(before):
-                    break
-        return plan
+        batches, skipped = ("\n".join(names) for names in (_REWRITES, _SKIPPED))
+        return self._planner.rewritten(plan, self._state.optimizer(), batches, skipped)
 
     def pruned(self, plan: Node) -> Node:
         """The plan without columns that nothing reads."""
@@ -251,9 +228,12 @@ class Catalyst:
 
     def collapsed(self, plan: Node) -> Node:
         """The plan with filters below projections, each of them once, and without columns that nothing reads."""
-        for name in ("PushDownPredicates", "ColumnPruning", "CollapseProject", "CombineFilters"):
-            plan = self._rules.single(name).apply(plan)
-        return plan
+        return self._planner.applied(plan, self._collapsing)
+
+    @cached_property
+    def _collapsing(self) -> Any:
+        names = ("PushDownPredicates", "ColumnPruning", "CollapseProject", "CombineFilters")
+        return self.seq(map(self._rules.single, names))
 
     def without_fields_of_structs(self, plan: Node) -> Node:
         """The plan as `collapsed` makes it, where a field of a struct that is made there is what it was made of."""
@@ -352,22 +332,12 @@ class Catalyst:
     def alias(self, expression: Expression, name: str, like: Expression | None = None) -> Expression:
         """`expression AS name`. With `like` it stands for that attribute, by its id."""
         if like is None:
-            number, metadata = self._new_id(), self._none
-        else:
-            _, _, number, metadata = self._identity(like)
-        return self.expressions.Alias(expression, name, number, self._nil, metadata, self._nil)
+            return self._planner.alias(expression, name)
+        return self._planner.alias(expression, name, like)
 
     def standing_for(self, values: Iterable[Expression], attributes: Iterable[Expression]) -> list[Expression]:
         """Values under the names and the ids of attributes."""
-        return [self.alias(one, self._identity(each)[1], each) for one, each in zip(values, attributes, strict=True)]
-
-    def _identity(self, attribute: Expression) -> tuple[Expression, str, Any, Any]:
-        """An attribute, its name, its id and its metadata: asked once, as the same ones run along many nodes."""
-        known = self._named.get(id(attribute))
-        if known is None:
-            known = (attribute, str(attribute.name()), attribute.exprId(), self._some(attribute.metadata()))
-            self._named[id(attribute)] = known  # which keeps the attribute, so that no other one gets its Python id
-        return known
+        return [self._planner.standingFor(one, each) for one, each in zip(values, attributes, strict=True)]
 
     def parsed(self, sql: str) -> Expression:
         """An expression without columns."""
@@ -664,7 +634,9 @@ class Catalyst:
 
     def _call(self, function: Expression) -> Expression:
         complete = self._aggregates.single("Complete")
-        return self._aggregates.AggregateExpression(function, complete, False, self._none, self._new_id())
+        return self._aggregates.AggregateExpression(
+            function, complete, False, self._none, self.expressions.NamedExpression.newExprId()
+        )
 
     def ascending(self, value: Expression) -> Expression:
         """A term of ORDER BY."""

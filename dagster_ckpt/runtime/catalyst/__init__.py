@@ -1,0 +1,9 @@
+"""Spark's query planner, Catalyst, which is private: the one room that knows its classes, and calls them.
+
+Reading order
+
+    catalyst    read a plan, rewrite it, build plans and DataFrames of parts
+    query_plan  the plan that Spark has analysed
+    plan_text   texts of plans that are the same in every process
+    planner     what would take many calls of the JVM, in one: `Planner.java`
+"""
