@@ -2,15 +2,15 @@ package dagster_ckpt;
 
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.IdentityHashMap;
 import java.util.List;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
 import org.apache.spark.sql.catalyst.optimizer.Optimizer;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
@@ -19,10 +19,7 @@ import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.rules.RuleExecutor;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
-import org.apache.spark.sql.types.DataType;
-import scala.None$;
 import scala.Option;
-import scala.Product;
 import scala.Some;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
@@ -92,9 +89,6 @@ public class Planner {
     return plan;
   }
 
-  /** The plan with functions that Spark makes of others as these. */
-  public LogicalPlan withFunctionsReplaced(LogicalPlan plan) { return ReplaceExpressions$.MODULE$.apply(plan); }
-
   /** `value AS name`, under a new id. */
   public Expression alias(Expression value, String name) {
     return new Alias(value, name, NamedExpression$.MODULE$.newExprId(), seq(), Option.empty(), seq());
@@ -119,4 +113,156 @@ public class Planner {
     }
     return null;
   }
+
+  /** Nodes and expressions as a text in JSON, and the objects that it numbers. */
+  public static class Tree {
+    private final List objects = new ArrayList();
+    private final StringBuilder text = new StringBuilder();
+    private final Planner planner;
+    private final boolean whole, replaced;
+
+    Tree(Planner planner, boolean whole, boolean replaced) {
+      this.planner = planner;
+      this.whole = whole;
+      this.replaced = replaced;
+    }
+
+    public String text() { return text.toString(); }
+
+    public Object at(int number) { return objects.get(number); }
+
+    private void number(Object object) {
+      text.append("\"at\":").append(objects.size());
+      objects.add(object);
+    }
+
+    /** A node; `whole`: with those below it, else with SQL of its expressions. */
+    private void node(LogicalPlan node) {
+      text.append("{\"node\":").append(quoted(kind(node))).append(",\"streams\":").append(node.isStreaming()).append(',');
+      number(node);
+      text.append(",\"output\":[");
+      for (int i = 0; i < node.output().size(); i++) {
+        NamedExpression each = (NamedExpression) node.output().apply(i);
+        text.append(i == 0 ? "[" : ",[").append(quoted(each.name())).append(',').append(each.exprId().id()).append(']');
+      }
+      text.append("],\"below\":[");
+      for (int i = 0; whole && i < node.children().size(); i++) {
+        if (i > 0) text.append(',');
+        node((LogicalPlan) node.children().apply(i));
+      }
+      text.append("],\"subqueries\":[");
+      for (int i = 0; whole && i < node.subqueries().size(); i++) {
+        if (i > 0) text.append(',');
+        node(planner.replacedIf(replaced, (LogicalPlan) node.subqueries().apply(i)));
+      }
+      text.append("],\"fields\":{");
+      for (int i = 0; i < node.productArity(); i++) {
+        text.append(i == 0 ? "" : ",").append(quoted(node.productElementName(i))).append(':');
+        field(node.productElement(i));
+      }
+      text.append("}}");
+    }
+
+    private void field(Object value) {
+      if (value instanceof Option) {
+        if (((Option) value).isDefined()) field(((Option) value).get());
+        else text.append("null");
+      } else if (value instanceof Expression) {
+        expression((Expression) value, true);
+      } else if (value instanceof Seq && (((Seq) value).isEmpty() || holds(((Seq) value).head()))) {
+        text.append('[');
+        for (int i = 0; i < ((Seq) value).size(); i++) {
+          if (i > 0) text.append(',');
+          field(((Seq) value).apply(i));
+        }
+        text.append(']');
+      } else if (value instanceof String) {
+        text.append(quoted((String) value));
+      } else if (value instanceof Boolean || value instanceof Integer || value instanceof Long) {
+        text.append(value);
+      } else {
+        text.append("null");
+      }
+    }
+
+    private boolean holds(Object item) { return item instanceof Expression || item instanceof Seq; }
+
+    private void expression(Expression each, boolean first) {
+      text.append("{\"expression\":").append(quoted(kind(each))).append(",\"type\":").append(quoted(type(each)));
+      text.append(',');
+      number(each);
+      if (each instanceof NamedExpression) {
+        text.append(",\"name\":").append(quoted(((NamedExpression) each).name()));
+        text.append(",\"number\":").append(((NamedExpression) each).exprId().id());
+      }
+      if (first && !whole) text.append(",\"sql\":").append(quoted(each.sql()));
+      if (each instanceof Literal) constant(((Literal) each).value());
+      if (!each.deterministic()) text.append(",\"deterministic\":false");
+      if (each instanceof Cast ? ((Cast) each).needsTimeZone() : each instanceof TimeZoneAwareExpression) {
+        text.append(",\"zoned\":true");
+      }
+      text.append(",\"of\":[");
+      for (int i = 0; i < each.children().size(); i++) {
+        if (i > 0) text.append(',');
+        expression((Expression) each.children().apply(i), false);
+      }
+      text.append("]}");
+    }
+
+    private void constant(Object value) {
+      if (value instanceof Boolean || value instanceof Integer || value instanceof Long || value instanceof Short
+          || value instanceof Byte) {
+        text.append(",\"constant\":").append(value);
+      }
+    }
+
+    private String type(Expression each) {
+      try {
+        return each.dataType().typeName();
+      } catch (Exception none) {
+        return "";
+      }
+    }
+
+    private String kind(TreeNode each) {
+      String prefix = each.productPrefix();
+      return prefix.isEmpty() ? each.getClass().getSimpleName().replaceAll("\\$+$", "") : prefix;
+    }
+
+    private String quoted(String plain) {
+      StringBuilder quoted = new StringBuilder("\"");
+      for (int i = 0; i < plain.length(); i++) {
+        char each = plain.charAt(i);
+        if (each == '"' || each == '\\') quoted.append('\\').append(each);
+        else if (each < ' ') quoted.append(String.format("\\u%04x", new Object[] {new Integer(each)}));
+        else quoted.append(each);
+      }
+      return quoted.append('"').toString();
+    }
+  }
+
+  /** The nodes of a plan; `replaced`: with functions that Spark makes of others as these. */
+  public Tree read(LogicalPlan plan, boolean replaced) {
+    Tree tree = new Tree(this, true, replaced);
+    tree.node(replacedIf(replaced, plan));
+    return tree;
+  }
+
+  /** The nodes of a plan down to one that equals the base, or that has another number of nodes below it than one. */
+  public Tree above(LogicalPlan plan, LogicalPlan base, boolean replaced) {
+    Tree tree = new Tree(this, false, replaced);
+    tree.text.append('[');
+    for (LogicalPlan node = plan; node != null && !node.fastEquals(base); node = only(node.children())) {
+      if (node != plan) tree.text.append(',');
+      tree.node(replacedIf(replaced, node));
+    }
+    tree.text.append(']');
+    return tree;
+  }
+
+  private LogicalPlan replacedIf(boolean replaced, LogicalPlan plan) {
+    return replaced ? ReplaceExpressions$.MODULE$.apply(plan) : plan;
+  }
+
+  private LogicalPlan only(Seq children) { return children.size() == 1 ? (LogicalPlan) children.head() : null; }
 }

@@ -2,6 +2,8 @@
 
 Reading order
 
+    values      nodes and expressions as values
+    reader      reads them, a whole plan in two calls of the JVM
     catalyst    read a plan, rewrite it, build plans and DataFrames of parts
     query_plan  the plan that Spark has analysed
     plan_text   texts of plans that are the same in every process

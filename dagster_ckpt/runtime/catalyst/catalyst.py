@@ -28,7 +28,6 @@ from dagster_ckpt.runtime.catalyst.query_plan import (
     kind_of,
     nodes,
     plan_of,
-    with_functions_replaced,
 )
 from dagster_ckpt.runtime.spark.jvm import java_class
 
@@ -145,13 +144,6 @@ class Catalyst:
             yield node
             for each in each_of(node.subqueries()):
                 yield from self.with_subqueries(each)
-
-    def with_functions_replaced(self, plan: Node) -> Iterator[Node]:
-        """As `with_subqueries`, where functions that Spark makes of others are these."""
-        for node in nodes(with_functions_replaced(self.session, plan)):
-            yield node
-            for each in each_of(node.subqueries()):
-                yield from self.with_functions_replaced(each)
 
     def definitions(self, node: Node) -> dict[int, Expression]:
         """What the columns are that a projection computes, by Spark's numbers; those that go on are not among them."""

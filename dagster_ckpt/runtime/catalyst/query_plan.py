@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.catalyst.planner import planner
 from dagster_ckpt.runtime.spark.jvm import java_class, java_frame, java_session
 
 _COUNTS = "Stream(df).key_by(...).aggregate(...), or .window(...).aggregate(...) where df groups by a window"
@@ -195,11 +194,6 @@ def tree_pattern(session: SparkSession, name: str) -> Any:
 @lru_cache(maxsize=32)
 def _tree_pattern(jvm: Any, name: str) -> Any:
     return getattr(getattr(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern"), name)()
-
-
-def with_functions_replaced(session: SparkSession, plan: Any) -> Any:
-    """The plan with functions that Spark makes of others, such as `to_timestamp` of a cast, as these."""
-    return planner(session).withFunctionsReplaced(plan)
 
 
 def is_leaf(node: Any) -> bool:

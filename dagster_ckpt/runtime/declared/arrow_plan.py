@@ -1,15 +1,17 @@
 """Whether what Spark does between two steps is so little that a task can do it itself: from Spark's analysed plan."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, kind_of, plan_of
+from dagster_ckpt.runtime.catalyst.query_plan import columns_of, plan_of
+from dagster_ckpt.runtime.catalyst.reader import nodes_above
+from dagster_ckpt.runtime.catalyst.values import Expression
 from dagster_ckpt.runtime.task.arrow_work import ArrowValue, ArrowWork, ColumnAt, Remainder, Widened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_WHOLE_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_WHOLE_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 """Spark's whole numbers."""
 _Columns = dict[int, ArrowValue]
 """How columns follow from those of the changes, by Spark's number of each."""
@@ -20,51 +22,43 @@ def arrow_work_of(rows: "DataFrame", worked: "DataFrame", names: Sequence[str]) 
 
     None: not by selecting, renaming and the arithmetic of `arrow_work` alone.
     """
-    base, node = plan_of(rows), plan_of(worked)
-    projects = []
-    while not node.fastEquals(base):
-        children = list(each_of(node.children()))
-        if len(children) != 1 or kind_of(node) not in ("Project", "SubqueryAlias"):
-            return None
-        if kind_of(node) == "Project":
-            projects.append(node)
-        [node] = children
-    columns: _Columns = {number: ColumnAt(place) for place, (_, number) in enumerate(columns_of(node.output()))}
-    for project in reversed(projects):
-        values = {column_number(each): _value(each, columns) for each in each_of(project.projectList())}
-        columns = {number: value for number, value in values.items() if value is not None}
+    added = nodes_above(worked.sparkSession, plan_of(worked), plan_of(rows))
+    if any(node.kind not in ("Project", "SubqueryAlias") for node in added):
+        return None
+    before = columns_of(plan_of(rows).output())
+    columns: _Columns = {number: ColumnAt(place) for place, (_, number) in enumerate(before)}
+    for project in reversed(added):
+        if project.kind == "Project":
+            values = {each.number: _value(each, columns) for each in project.expressions}
+            columns = {number: value for number, value in values.items() if number is not None and value is not None}
     by_name = {name: columns.get(number) for name, number in reversed(columns_of(plan_of(worked).output()))}
     found = tuple(value for name in names if (value := by_name.get(name)) is not None)
     return found if len(found) == len(names) else None
 
 
-def _value(expression: Any, columns: _Columns) -> ArrowValue | None:
+def _value(expression: Expression, columns: _Columns) -> ArrowValue | None:
     """The value of an expression over columns; None: it has another meaning, or may have one."""
-    match kind_of(expression):
-        case "AttributeReference":
-            return columns.get(column_number(expression))
-        case "Alias":
-            return _value(expression.child(), columns)
-        case "Cast":
-            bits, had = _bits(expression), _bits(expression.child())
-            value = _value(expression.child(), columns)
+    match expression:
+        case Expression(kind="AttributeReference", number=int(number)):
+            return columns.get(number)
+        case Expression(kind="Alias", children=[child]):
+            return _value(child, columns)
+        case Expression(kind="Cast", children=[child]):
+            bits, had = _WHOLE_BITS.get(expression.type), _WHOLE_BITS.get(child.type)
+            value = _value(child, columns)
             return None if value is None or bits is None or had is None or bits < had else Widened(value, bits)
-        case "Remainder":
-            value, by = _value(expression.left(), columns), _whole_literal(expression.right())
-            return None if value is None or _bits(expression.left()) is None or not by else Remainder(value, by)
+        case Expression(kind="Remainder", children=[left, right]):
+            value, by = _value(left, columns), _whole_literal(right)
+            return None if value is None or left.type not in _WHOLE_BITS or not by else Remainder(value, by)
     return None
 
 
-def _whole_literal(expression: Any) -> int | None:
+def _whole_literal(expression: Expression) -> int | None:
     """The whole number above 0 that is written there, as large as its type allows."""
-    bits = _bits(expression)
-    while kind_of(expression) == "Cast" and _bits(expression) is not None:
-        expression = expression.child()
-    if bits is None or kind_of(expression) != "Literal" or _bits(expression) is None:
+    bits = _WHOLE_BITS.get(expression.type)
+    while expression.kind == "Cast" and expression.type in _WHOLE_BITS:
+        [expression] = expression.children
+    if bits is None or expression.type not in _WHOLE_BITS:
         return None
-    value = expression.value()
-    return int(value) if value is not None and 0 < int(value) < 1 << (bits - 1) else None
-
-
-def _bits(expression: Any) -> int | None:
-    return _WHOLE_BITS.get(str(expression.dataType().simpleString()))
+    value = expression.constant
+    return value if value is not None and 0 < value < 1 << (bits - 1) else None

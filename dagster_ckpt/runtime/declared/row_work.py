@@ -1,26 +1,18 @@
 """What Spark does with the rows of a table one by one: its text, and whether it depends on a row's values alone."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from py4j.java_gateway import is_instance_of
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.plan_text import with_variables_by_place
-from dagster_ckpt.runtime.catalyst.query_plan import (
-    columns_of,
-    each_of,
-    kind_of,
-    plan_of,
-    texts_of,
-    with_functions_replaced,
-)
+from dagster_ckpt.runtime.catalyst.query_plan import columns_of, plan_of
+from dagster_ckpt.runtime.catalyst.reader import nodes_above
+from dagster_ckpt.runtime.catalyst.values import Expression, Node
 from dagster_ckpt.runtime.declared.moments import moment_in
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.jvm import java_class, java_session
@@ -43,10 +35,6 @@ _AT_MOST_ONE = ("Filter", "Project", "SubqueryAlias")
 """Those of them that make no more than one row of each."""
 _MOVES = {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Union"}
 """Plan nodes that bring rows to other partitions."""
-_PLAIN = ("Alias", "AttributeReference")
-_ZONE_AWARE = "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression"
-_zone_aware: dict[str, bool] = {}
-"""Whether the expressions of a class compute with a time zone: one call for each class."""
 _ZONE = "spark.sql.session.timeZone"
 _UTC = "Z"
 """Java's normalized name of the zone without offset."""
@@ -85,16 +73,16 @@ class RowWork:
         self._rows, self._worked = rows, worked
 
     @cached_property
-    def _added(self) -> list["_Node"]:
+    def _added(self) -> list[Node]:
         """The last first."""
-        return [_Node(kind_of(node), node) for node in _added(self._rows, self._worked)]
+        return nodes_above(self._worked.sparkSession, plan_of(self._worked), plan_of(self._rows))
 
     @cached_property
     def text(self) -> str:
         """The work, from the first on: `SELECT a, (b + 1) AS c WHERE (a > 2)`."""
         steps = ((_ROW_BY_ROW.get(node.kind, node.kind), node) for node in reversed(self._added))
         session = self._worked.sparkSession
-        told = [(word, ", ".join(each.text(session) for each in node.expressions)) for word, node in steps if word]
+        told = [(word, ", ".join(_text(session, each) for each in node.expressions)) for word, node in steps if word]
         return " ".join(f"{word} {expressions}" for word, expressions in told)
 
     def with_zone(self, text: str) -> str:
@@ -104,8 +92,8 @@ class RowWork:
         insertion and its deletion must be evaluated in the same zone.
         """
         session = self._worked.sparkSession
-        context: Any = session.sparkContext
-        if not any(each.depends_on_zone(context._gateway) for node in self._added for each in node.expressions):  # noqa: SLF001
+        parts = (part for node in self._added for each in node.expressions for part in each.parts())
+        if not any(map(_depends_on_zone, parts)):
             return text
         times = java_class(session, "org.apache.spark.sql.catalyst.util.DateTimeUtils")
         zone = times.getZoneId(session.conf.get(_ZONE))
@@ -122,15 +110,15 @@ class RowWork:
                 "this column says whether a row comes or goes, which the next step must know: keep it as it is. "
                 f"column={CHANGE_TYPE}, work={text}"
             )
-        for node in self._added:
+        before, after = plan_of(self._rows), plan_of(self._worked)
+        for node in nodes_above(self._worked.sparkSession, after, before, replaced=True):
             if node.kind not in _ROW_BY_ROW:
                 raise InvalidPipelineError(
                     "the table updates and deletes rows, and this reads more than the row itself, which may be "
                     "different when the row goes than when it came: use the row's values only, and join streams by a "
                     f"step. found={node.kind}, work={text}"
                 )
-            written_out = with_functions_replaced(self._worked.sparkSession, node.node)
-            for expression in _Node(node.kind, written_out).expressions:
+            for expression in node.expressions:
                 _check_expression(expression, text)
 
     def check_partitions(self) -> None:
@@ -153,11 +141,11 @@ class RowWork:
         origins = {number: name for name, number in _attributes(self._rows).items()}
         for node in reversed(self._added):
             if node.kind == "Project":
-                made = zip(columns_of(node.node.output()), node.expressions, strict=True)
+                made = zip(node.output, node.expressions, strict=True)
                 origins = {
-                    number: origins[of]
+                    number: origins[column.number]
                     for (_, number), each in made
-                    if (of := each.number) is not None and of in origins
+                    if (column := each.column) is not None and column.number in origins
                 }
         found: dict[str, str] = {}
         for name, number in columns_of(plan_of(self._worked).output()):
@@ -180,78 +168,19 @@ class RowWork:
         return _attributes(self._rows), _attributes(self._worked)
 
 
-@dataclass(frozen=True)
-class _Node:
-    """A node of a plan."""
-
-    kind: str
-    node: Any
-
-    @cached_property
-    def expressions(self) -> list["_Expression"]:
-        found, below = self.node.expressions(), set(texts_of(self.node.inputSet().toSeq()))
-        named = (text.partition(" AS ") for text in texts_of(found))
-        return [
-            _Expression(found, place, column if column in below else None, renamed=bool(name))
-            for place, (column, _, name) in enumerate(named)
-        ]
+def _text(session: "SparkSession", expression: Expression) -> str:
+    """The expression in SQL, the same in every process."""
+    variables = [part.java for part in expression.parts() if part.kind == "NamedLambdaVariable"]
+    if not variables:
+        return expression.sql
+    return str(with_variables_by_place(session, expression.java, variables).sql())
 
 
-@dataclass(frozen=True)
-class _Expression:
-    """An expression of a node: the one at `place` of `found`.
-
-    `column` is the text of a column of the node below, where it is no more than that, `renamed` or not: most are, and
-    nothing more has to be asked of them.
-    """
-
-    found: Any
-    place: int
-    column: str | None
-    renamed: bool
-
-    @property
-    def number(self) -> int | None:
-        """Spark's number of that column."""
-        return None if self.column is None else int(re.sub(r"\D", "", self.column.rpartition("#")[2]))
-
-    @cached_property
-    def expression(self) -> Any:
-        return self.found.apply(self.place)
-
-    def text(self, session: "SparkSession") -> str:
-        """The expression in SQL, the same in every process."""
-        if self.column is not None:
-            return str(self.expression.sql())
-        variables = [part for kind, part in self.parts if kind == "NamedLambdaVariable"]
-        return str(with_variables_by_place(session, self.expression, variables).sql())
-
-    @cached_property
-    def parts(self) -> list[tuple[str, Any]]:
-        """What it is made of, each with its kind; the first is the expression itself."""
-        return list(_parts(self.expression))
-
-    @property
-    def renames_kind(self) -> bool:
-        """Whether it is what says if a row comes or goes, under a name."""
-        return self.renamed and self.column is not None and self.column.rpartition("#")[0] == CHANGE_TYPE
-
-    def depends_on_zone(self, gateway: Any) -> bool:
-        """Whether it computes with the session's time zone, or may have been written in it."""
-        if self.column is not None:
-            return False
-        for kind, part in self.parts:
-            if kind in _PLAIN:
-                continue
-            if kind == "Literal":  # a time given as text is only an instant here
-                depends = str(part.dataType().simpleString()) == "timestamp"
-            elif kind == "Cast":  # time-zone-aware whatever it casts
-                depends = bool(part.needsTimeZone())
-            else:
-                depends = kind == "CurrentTimeZone" or _is_zone_aware(gateway, kind, part)
-            if depends:
-                return True
-        return False
+def _depends_on_zone(part: Expression) -> bool:
+    """Whether it computes with the session's time zone, or may have been written in it."""
+    if part.kind == "Literal":  # a time given as text is only an instant here
+        return part.type == "timestamp"
+    return part.zoned or part.kind == "CurrentTimeZone"
 
 
 def key_columns(rows: "DataFrame") -> tuple[str, ...]:
@@ -282,30 +211,22 @@ def _column(column: "str | Column") -> "Column":
     return F.expr(column) if isinstance(column, str) else column
 
 
-def _is_zone_aware(gateway: Any, kind: str, expression: Any) -> bool:
-    if kind not in _zone_aware:
-        _zone_aware[kind] = bool(is_instance_of(gateway, expression, _ZONE_AWARE))
-    return _zone_aware[kind]
-
-
-def _check_expression(expression: _Expression, text: str) -> None:
-    if expression.column is not None and not expression.renames_kind:
+def _check_expression(expression: Expression, text: str) -> None:
+    column, (_, *parts) = expression.column, list(expression.parts())
+    if column is not None and (column is expression or column.name != CHANGE_TYPE):
         return
-    names = {kind for kind, _ in expression.parts}
-    columns = [part for kind, part in expression.parts[1:] if kind == "AttributeReference"]
-    if any(str(column.name()) == CHANGE_TYPE for column in columns):
+    if any(part.kind == "AttributeReference" and part.name == CHANGE_TYPE for part in parts):
         raise InvalidPipelineError(
             f"this column says whether a row comes or goes, which the stream follows by itself: leave it out of the "
             f"condition. column={CHANGE_TYPE}, condition={text}"
         )
-    if not names.isdisjoint(_OF_ANOTHER_TABLE):
+    if any(part.kind in _OF_ANOTHER_TABLE for part in (expression, *parts)):
         raise InvalidPipelineError(
             "the upstream table updates and deletes rows, and this condition asks another table, whose rows may be "
             "others when a row goes than when it came: use the row's values only. "
             f"condition={text}"
         )
-    of_the_moment = any(moment_in(kind, part) is not None for kind, part in expression.parts)
-    if of_the_moment or not expression.expression.deterministic():
+    if not expression.deterministic or any(moment_in(part) is not None for part in (expression, *parts)):
         raise InvalidPipelineError(
             "the upstream table updates and deletes rows, and this condition may say one thing of a row when it comes "
             "and another when it goes: use the row's values only, not the time of day or chance. "
@@ -316,24 +237,3 @@ def _check_expression(expression: _Expression, text: str) -> None:
 def _attributes(rows: "DataFrame") -> dict[str, int]:
     """Spark's number of each column: a column that goes on unchanged keeps it."""
     return dict(columns_of(plan_of(rows).output()))
-
-
-def _added(rows: "DataFrame", worked: "DataFrame") -> Iterator[Any]:
-    """The plan nodes of the result that those of the rows do not have, the last first."""
-    base, node = plan_of(rows), plan_of(worked)
-    while not node.fastEquals(base):
-        yield node
-        children = list(each_of(node.children()))
-        if len(children) != 1:
-            return
-        [node] = children
-
-
-def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
-    kind = kind_of(expression)
-    yield kind, expression
-    if kind == "Alias":  # most are of a column
-        yield from _parts(expression.child())
-    elif kind != "AttributeReference":
-        for child in each_of(expression.children()):
-            yield from _parts(child)

@@ -18,7 +18,8 @@ from dagster_ckpt.operators.shared.ranked.order_by import quoted
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, is_leaf, nodes
-from dagster_ckpt.runtime.declared.moments import MAY_BE, moment_in
+from dagster_ckpt.runtime.catalyst.reader import read
+from dagster_ckpt.runtime.declared.moments import moment_in
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.constants import constants, one_row
 from dagster_ckpt.runtime.plans.groups import aggregated
@@ -67,11 +68,11 @@ def stream_of_sql(
         frame = dataframe_of(table, session) if isinstance(table, Stream) else table
         frame.createOrReplaceTempView(name)
 
-    def read(catalyst: Catalyst) -> Node:
+    def plan_by(catalyst: Catalyst) -> Node:
         with query_errors(catalyst.views):
             return catalyst.of_sql(text)
 
-    return _compiled(session, read)
+    return _compiled(session, plan_by)
 
 
 def _compiled(session: SparkSession, plan_by: Callable[[Catalyst], Node]) -> Stream:
@@ -98,14 +99,11 @@ def _stream_of_plan(catalyst: Catalyst, plan: Node) -> Stream:
 
 def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
     # Asked of the plan as it was written: the optimizer makes a constant of the time of day.
-    current = catalyst.has_any(plan, "CURRENT_LIKE")
-    for node in catalyst.with_functions_replaced(plan):
-        if not current and MAY_BE.search(str(node.expressions().mkString())) is None:
-            continue
-        for each in catalyst.expressions_of(node):
-            found = moment_in(catalyst.kind(each), each)
+    for node in read(catalyst.session, plan, replaced=True).with_subqueries():
+        for each in (part for expression in node.expressions for part in expression.parts()):
+            found = moment_in(each)
             if found is not None:
-                with located(catalyst, each):
+                with located(catalyst, each.java):
                     raise InvalidPipelineError(
                         "each row would have to change as time goes by: compare columns, or have the time of day in a "
                         f"column of the source. found={found}"
