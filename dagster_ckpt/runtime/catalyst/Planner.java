@@ -5,21 +5,26 @@ import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.PlanExpression;
 import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
 import org.apache.spark.sql.catalyst.optimizer.Optimizer;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
+import org.apache.spark.sql.catalyst.plans.NormalizePlan;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.rules.RuleExecutor;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import scala.Option;
+import scala.Product;
 import scala.Some;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
@@ -104,6 +109,45 @@ public class Planner {
     return alias(value, attribute.name(), attribute);
   }
 
+  /** The value as it is if it is that attribute, else under its name and its id. */
+  public Expression shown(Expression value, NamedExpression attribute) {
+    return value.fastEquals((TreeNode) attribute) ? value : standingFor(value, attribute);
+  }
+
+  /** The rows of a plan with these columns, and with others. */
+  public LogicalPlan projected(Seq columns, Seq others, LogicalPlan below) {
+    return new Project(flat(seq(columns, others)), below);
+  }
+
+  /** The same, with values under these names. */
+  public LogicalPlan named(Seq values, String names, Seq others, LogicalPlan below) {
+    String[] each = names.split("\u0001", -1);
+    List columns = new ArrayList();
+    for (int i = 0; i < values.size(); i++) columns.add(alias((Expression) values.apply(i), each[i]));
+    return projected(PythonUtils.toSeq(columns), others, below);
+  }
+
+  /** The columns of a plan by this name. */
+  public Seq columns(LogicalPlan plan, String name) {
+    List columns = new ArrayList();
+    for (int i = 0; i < plan.output().size(); i++) {
+      if (((NamedExpression) plan.output().apply(i)).name().equals(name)) columns.add(plan.output().apply(i));
+    }
+    return PythonUtils.toSeq(columns);
+  }
+
+  /** The rows with their columns, but for others, under the names and ids of attributes; and with those others. */
+  public LogicalPlan standing(LogicalPlan rows, Seq others, Seq attributes) {
+    List columns = new ArrayList();
+    for (int i = 0; i < rows.output().size(); i++) {
+      Expression each = (Expression) rows.output().apply(i);
+      if (!others.contains(each)) {
+        columns.add(standingFor(each, (NamedExpression) attributes.apply(columns.size())));
+      }
+    }
+    return projected(PythonUtils.toSeq(columns), others, rows);
+  }
+
   /** The name of a plan's first node that is a command or a statement; null: it is a query. */
   public String command(LogicalPlan plan) {
     if (plan instanceof Command || plan instanceof ParsedStatement) return plan.nodeName();
@@ -119,15 +163,17 @@ public class Planner {
     private final List objects = new ArrayList();
     private final StringBuilder text = new StringBuilder();
     private final Planner planner;
-    private final boolean whole, replaced;
+    private final boolean whole, replaced, texts;
 
-    Tree(Planner planner, boolean whole, boolean replaced) {
+    Tree(Planner planner, boolean whole, boolean replaced, boolean texts) {
       this.planner = planner;
       this.whole = whole;
       this.replaced = replaced;
+      this.texts = texts;
     }
 
-    public String text() { return text.toString(); }
+    /** So many characters of the text, from one on. */
+    public String text(int from, int count) { return text.substring(from, Math.min(text.length(), from + count)); }
 
     public Object at(int number) { return objects.get(number); }
 
@@ -136,7 +182,7 @@ public class Planner {
       objects.add(object);
     }
 
-    /** A node; `whole`: with those below it, else with SQL of its expressions. */
+    /** A node; `whole`: with those below it, else with SQL of its expressions; `texts`: with Spark's own texts of them. */
     private void node(LogicalPlan node) {
       text.append("{\"node\":").append(quoted(kind(node))).append(",\"streams\":").append(node.isStreaming()).append(',');
       number(node);
@@ -149,11 +195,6 @@ public class Planner {
       for (int i = 0; whole && i < node.children().size(); i++) {
         if (i > 0) text.append(',');
         node((LogicalPlan) node.children().apply(i));
-      }
-      text.append("],\"subqueries\":[");
-      for (int i = 0; whole && i < node.subqueries().size(); i++) {
-        if (i > 0) text.append(',');
-        node(planner.replacedIf(replaced, (LogicalPlan) node.subqueries().apply(i)));
       }
       text.append("],\"fields\":{");
       for (int i = 0; i < node.productArity(); i++) {
@@ -176,8 +217,12 @@ public class Planner {
           field(((Seq) value).apply(i));
         }
         text.append(']');
+      } else if (value instanceof Seq) {
+        text.append(((Seq) value).size());
       } else if (value instanceof String) {
         text.append(quoted((String) value));
+      } else if (value instanceof Product) {
+        text.append(quoted(((Product) value).productPrefix()));
       } else if (value instanceof Boolean || value instanceof Integer || value instanceof Long) {
         text.append(value);
       } else {
@@ -195,7 +240,15 @@ public class Planner {
         text.append(",\"name\":").append(quoted(((NamedExpression) each).name()));
         text.append(",\"number\":").append(((NamedExpression) each).exprId().id());
       }
+      if (each instanceof PlanExpression) {
+        text.append(",\"number\":").append(((PlanExpression) each).exprId().id());
+        if (whole) {
+          text.append(",\"plan\":");
+          node(planner.replacedIf(replaced, (LogicalPlan) ((PlanExpression) each).plan()));
+        }
+      }
       if (first && !whole) text.append(",\"sql\":").append(quoted(each.sql()));
+      if (first && texts) text.append(",\"text\":").append(quoted(each.toString()));
       if (each instanceof Literal) constant(((Literal) each).value());
       if (!each.deterministic()) text.append(",\"deterministic\":false");
       if (each instanceof Cast ? ((Cast) each).needsTimeZone() : each instanceof TimeZoneAwareExpression) {
@@ -204,7 +257,7 @@ public class Planner {
       text.append(",\"of\":[");
       for (int i = 0; i < each.children().size(); i++) {
         if (i > 0) text.append(',');
-        expression((Expression) each.children().apply(i), false);
+        expression((Expression) each.children().apply(i), first && each instanceof And);
       }
       text.append("]}");
     }
@@ -243,14 +296,25 @@ public class Planner {
 
   /** The nodes of a plan; `replaced`: with functions that Spark makes of others as these. */
   public Tree read(LogicalPlan plan, boolean replaced) {
-    Tree tree = new Tree(this, true, replaced);
+    Tree tree = new Tree(this, true, replaced, false);
     tree.node(replacedIf(replaced, plan));
+    return tree;
+  }
+
+  /** The nodes of a plan with Spark's texts of their expressions, and the same ones without Spark's numbers. */
+  public Tree texts(LogicalPlan plan) {
+    Tree tree = new Tree(this, true, false, true);
+    tree.text.append('[');
+    tree.node(plan);
+    tree.text.append(',');
+    tree.node(NormalizePlan.normalizeExprIds(plan));
+    tree.text.append(']');
     return tree;
   }
 
   /** The nodes of a plan down to one that equals the base, or that has another number of nodes below it than one. */
   public Tree above(LogicalPlan plan, LogicalPlan base, boolean replaced) {
-    Tree tree = new Tree(this, false, replaced);
+    Tree tree = new Tree(this, false, replaced, false);
     tree.text.append('[');
     for (LogicalPlan node = plan; node != null && !node.fastEquals(base); node = only(node.children())) {
       if (node != plan) tree.text.append(',');

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.catalyst.plan_text import python_functions, without_numbers, without_seeds
+from dagster_ckpt.runtime.catalyst.plan_text import without_seeds
 from dagster_ckpt.runtime.catalyst.planner import planner, sequence
 from dagster_ckpt.runtime.catalyst.query_plan import (
     column_number,
@@ -35,6 +35,9 @@ Node = Any
 """A node of a logical plan, in the JVM."""
 Expression = Any
 """An expression, in the JVM; an attribute is one that names a column of a plan by its id."""
+
+Columns = Any
+"""A sequence of Scala's, of columns or of expressions."""
 
 _REWRITES = (
     "Finish Analysis",
@@ -104,7 +107,7 @@ class Catalyst:
         self._schemas, self._rows = package("util"), package("catalyst.util")
         self._data_types = package("catalyst.types")
         self._some, self._none = java_class(session, "scala.Some"), java_class(session, "scala.Option").empty()
-        self._nil = self.seq(())
+        self._nil = self.no_columns = self.seq(())
 
     # Reading
 
@@ -272,22 +275,9 @@ class Catalyst:
     def _rows_of(self, node: Node) -> Any:
         return frame_of(self.session, node)._jdf.queryExecution().executedPlan().executeCollect()
 
-    def is_empty(self, node: Node) -> bool:
-        """Whether the node is no row, as what stands for the changes of a step."""
-        return self.kind(node) == "LocalRelation" and bool(node.data().isEmpty())
-
-    def without_numbers(self, plan: Node) -> Node:
-        """The plan in which each of Spark's numbers is 0, of use for its texts alone."""
-        return without_numbers(self.session, plan)
-
     def without_seeds(self, plan: Node) -> Node:
         """The plan in which each seed of chance is 0."""
         return without_seeds(self.session, plan)
-
-    def function_types(self, plan: Node) -> dict[int, str]:
-        """The types of what calls of Python functions return, by Spark's numbers of the calls."""
-        calls = python_functions(self.session, plan)
-        return {int(each.resultId().id()): str(each.dataType().simpleString()) for each in calls}
 
     # Building
 
@@ -331,12 +321,51 @@ class Catalyst:
         """Values under the names and the ids of attributes."""
         return [self._planner.standingFor(one, each) for one, each in zip(values, attributes, strict=True)]
 
+    def shown(self, value: Expression, attribute: Expression) -> Expression:
+        """The value as it is if it is that attribute, else under its name and its id."""
+        return self._planner.shown(value, attribute)
+
     def parsed(self, sql: str) -> Expression:
         """An expression without columns."""
         return self._state.sqlParser().parseExpression(sql)
 
     def project(self, expressions: Iterable[Expression], child: Node) -> Node:
         return self.logical.Project(self.seq(expressions), child)
+
+    def projection(self, expressions: Iterable[Expression]) -> Callable[[Node, Columns], Node]:
+        """What projects the rows of a plan to these, and to columns that run along."""
+        own = self.seq(expressions)
+        return lambda plan, beside: self.projected(own, beside, plan)
+
+    def projected(self, columns: Columns, beside: Columns, child: Node) -> Node:
+        """The rows of a plan with these columns, and with those that run along."""
+        return self._planner.projected(columns, beside, child)
+
+    def naming(self, expressions: Iterable[Expression], names: Iterable[str]) -> Callable[[Node, Columns], Node]:
+        """The same, to these expressions under these names."""
+        own, lines = self.seq(expressions), "\x01".join(names)
+        return lambda plan, beside: self._planner.named(own, lines, beside, plan)
+
+    def columns_by_name(self, plan: Node, name: str) -> Columns:
+        """The columns of a plan that have this name."""
+        return self._planner.columns(plan, name)
+
+    def standing_on(self, rows: Node, beside: Columns, attributes: Columns, *, collated: bool) -> Node:
+        """The rows with their columns, but for those beside, under the names and ids of attributes.
+
+        `collated`: columns of a step have lost the collations that the attributes have.
+        """
+        if not collated:
+            return self._planner.standing(rows, beside, attributes)
+        taken = {column_number(each) for each in each_of(beside)}
+        values = [each for each in each_of(rows.output()) if column_number(each) not in taken]
+        wanted = list(each_of(attributes))
+        cast = [self.cast(one, each.dataType()) for one, each in zip(values, wanted, strict=True)]
+        return self.projection(self.standing_for(cast, wanted))(rows, beside)
+
+    def are_collated(self, attributes: Columns) -> bool:
+        """Whether one of these has text with a collation."""
+        return self.is_collated(self._data_types.single("DataTypeUtils").fromAttributes(attributes))
 
     def filtered(self, condition: Expression, child: Node) -> Node:
         """The rows that match. If none ever does, Spark must not know: it would leave out the tasks of steps below."""
@@ -389,13 +418,6 @@ class Catalyst:
 
     def _plain(self, type_: Any) -> Any:
         return self._schemas.single("SchemaUtils").replaceCollatedStringWithString(type_)
-
-    def with_collations_of(self, values: Sequence[Expression], attributes: Sequence[Expression]) -> list[Expression]:
-        """Columns of a step, which have lost their collations, with those of attributes."""
-        whole = self._data_types.single("DataTypeUtils").fromAttributes(self.seq(attributes))
-        if not self.is_collated(whole):
-            return list(values)
-        return [self.cast(one, each.dataType()) for one, each in zip(values, attributes, strict=True)]
 
     def collation_keys_in(self, plan: Node) -> set[str]:
         """The collations whose keys a plan computes, each with the version of its rules."""

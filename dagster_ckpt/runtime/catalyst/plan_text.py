@@ -14,7 +14,7 @@ from py4j.java_gateway import is_instance_of
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.runtime.catalyst.query_plan import each_of, has_pattern, kind_of, nodes, tree_pattern
-from dagster_ckpt.runtime.spark.jvm import java_class, scala_map
+from dagster_ckpt.runtime.spark.jvm import scala_map
 
 _NUMBER = re.compile(r"#(\d+)")
 _BEHIND = re.compile(r"^L?(?:-T\d+ms)?")
@@ -33,16 +33,11 @@ _UDF = "PYTHON_UDF"
 _SEED = "EXPRESSION_WITH_RANDOM_SEED"
 """Patterns of Spark's trees."""
 
+PYTHON_FUNCTIONS = ("PythonUDF", "PythonUDAF", "PythonUDTF")
+"""Expressions that call one."""
+
 Pieces = list[tuple[str, int | None]]
 """A text, cut behind each number that Spark gave: what stands before the `#`, and the number, or None."""
-
-
-def without_numbers(session: SparkSession, plan: Any) -> Any:
-    """The plan, with its subqueries, in which each of Spark's numbers is 0.
-
-    It is of use for its texts alone. Where those of the plan differ from them, there is a number and no text of a user.
-    """
-    return java_class(session, f"{_CATALYST}.plans.NormalizePlan").normalizeExprIds(plan)
 
 
 def without_seeds(session: SparkSession, plan: Any) -> Any:
@@ -79,7 +74,7 @@ def whole_texts(session: SparkSession) -> Iterator[None]:
 
 def python_functions(session: SparkSession, plan: Any) -> list[Any]:
     """The calls of Python functions in a plan and its subqueries."""
-    found = [each for each in _expressions_with(session, plan, _UDF) if kind_of(each) in ("PythonUDF", "PythonUDAF")]
+    found = [each for each in _expressions_with(session, plan, _UDF) if kind_of(each) in PYTHON_FUNCTIONS]
     if not has_pattern(session, plan, "GENERATE"):
         return found
     generators = (node.generator() for node in nodes(plan) if kind_of(node) == "Generate")
@@ -111,7 +106,7 @@ def _gateway(session: SparkSession) -> Any:
 
 
 def node_line(node: Any, without: Any, names: dict[int, str]) -> Pieces:
-    """The line of a node in the text of its plan; `without` is the same node `without_numbers`."""
+    """The line of a node in the text of its plan; `without` is the same node without Spark's numbers."""
     own, other = (str(each.simpleString(_FIELDS_MAX)).lstrip(_MARKS) for each in (node, without))
     other = _EXISTENCE.sub(r"\g<1>0", other)
     if own.startswith("Generate ") and kind_of(node.generator()) == "PythonUDTF":
@@ -120,7 +115,7 @@ def node_line(node: Any, without: Any, names: dict[int, str]) -> Pieces:
 
 
 def in_pieces(text: str, without: str, names: dict[int, str]) -> Pieces:
-    """The text, cut behind its numbers; `without` is the same text `without_numbers`, `names` those of columns.
+    """The text, cut behind its numbers; `without` is the same text without Spark's numbers, `names` those of columns.
 
     The number 0, which is that of the first column in a process, is known by the column's name.
     """

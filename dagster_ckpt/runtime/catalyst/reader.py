@@ -10,6 +10,9 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.runtime.catalyst.planner import planner
 from dagster_ckpt.runtime.catalyst.values import Expression, Field, Java, Node
 
+_SENT_AT_ONCE = 7000
+"""Characters of an answer that py4j sends in one packet: with the rest of a longer one it waits for 40 ms."""
+
 
 def read(session: SparkSession, plan: Java, *, replaced: bool = False) -> Node:
     """The nodes of a plan, with those of its subqueries, and their expressions.
@@ -29,8 +32,21 @@ def nodes_above(session: SparkSession, plan: Java, base: Java, *, replaced: bool
     return [reader.node(each) for each in text]
 
 
+def with_texts(session: SparkSession, plan: Java) -> tuple[Node, Node]:
+    """A plan with Spark's own texts of its expressions, and the same plan in which each of Spark's numbers is 0.
+
+    Where the texts differ there is a number, and no text of a user.
+    """
+    reader, (plan, without) = _opened(planner(session).texts(plan))
+    return reader.node(plan), reader.node(without)
+
+
 def _opened(tree: Any) -> tuple["_Reader", Any]:
-    return _Reader(tree.at), json.loads(tree.text())
+    text = part = str(tree.text(0, _SENT_AT_ONCE))
+    while len(part) == _SENT_AT_ONCE:
+        part = str(tree.text(len(text), _SENT_AT_ONCE))
+        text += part
+    return _Reader(tree.at), json.loads(text)
 
 
 class _Reader:
@@ -46,7 +62,6 @@ class _Reader:
             tuple((name, number) for name, number in read["output"]),
             read["streams"],
             {name: self._field(each) for name, each in read["fields"].items()},
-            tuple(map(self.node, read["subqueries"])),
             partial(self._at, read["at"]),
         )
 
@@ -66,8 +81,10 @@ class _Reader:
             read.get("name"),
             read.get("number"),
             read.get("sql", ""),
+            read.get("text", ""),
             read.get("deterministic", True),
             read.get("zoned", False),
             read.get("constant"),
+            self.node(read["plan"]) if "plan" in read else None,
             partial(self._at, read["at"]),
         )

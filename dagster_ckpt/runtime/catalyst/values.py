@@ -19,8 +19,9 @@ def _nowhere() -> Java:
 class Expression:
     """An expression. `kind` is the name of its class, `type` that of its type, empty for what has none.
 
-    `name` and Spark's `number` are those of a column or of what an alias makes. `sql` is known of those that a node
-    has, not of their parts, where it was asked for. `zoned` says whether it computes with the session's time zone.
+    `name` and Spark's `number` are those of a column or of what an alias makes, or of a subquery, which has its `plan`.
+    `sql` and Spark's own `text` are known where they were asked for, of those that a node has and of the sides of an
+    AND, not of their parts. `zoned` says whether it computes with the session's time zone.
     `constant` is the whole number or the boolean that is written there.
     """
 
@@ -30,9 +31,11 @@ class Expression:
     name: str | None = None
     number: int | None = None
     sql: str = ""
+    text: str = ""
     deterministic: bool = True
     zoned: bool = False
     constant: int | None = None
+    plan: "Node | None" = None
     _java: Callable[[], Java] = field(default=_nowhere, repr=False)
 
     @property
@@ -58,7 +61,10 @@ class Expression:
 
 
 Field = Any
-"""A plain value, an `Expression`, a tuple of fields, or None."""
+"""An `Expression`, a tuple of fields, a plain value, the name of another one's class, or None.
+
+A sequence of anything else is the number of its items, if it has some.
+"""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -73,7 +79,6 @@ class Node:
     output: tuple[tuple[str, int], ...] = ()
     streams: bool = False
     fields: Mapping[str, Field] = field(default_factory=dict)
-    subqueries: tuple["Node", ...] = ()
     _java: Callable[[], Java] = field(default=_nowhere, repr=False)
 
     @property
@@ -91,13 +96,24 @@ class Node:
         """It, the nodes below it, and those of all subqueries."""
         for node in self.nodes():
             yield node
-            for each in node.subqueries:
-                yield from each.with_subqueries()
+            for part in node.parts():
+                if part.plan is not None:
+                    yield from part.plan.with_subqueries()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is no row, as what stands for the changes of a step."""
+        return self.kind == "LocalRelation" and not self.fields["data"]
 
     @property
     def expressions(self) -> list[Expression]:
         """Its expressions, in the order in which it has them."""
         return list(_expressions(tuple(self.fields.values())))
+
+    def parts(self) -> Iterator[Expression]:
+        """Its expressions, and what they are made of."""
+        for each in self.expressions:
+            yield from each.parts()
 
 
 def _expressions(value: Field) -> Iterator[Expression]:

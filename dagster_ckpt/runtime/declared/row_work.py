@@ -92,8 +92,7 @@ class RowWork:
         insertion and its deletion must be evaluated in the same zone.
         """
         session = self._worked.sparkSession
-        parts = (part for node in self._added for each in node.expressions for part in each.parts())
-        if not any(map(_depends_on_zone, parts)):
+        if not any(_depends_on_zone(part) for node in self._added for part in node.parts()):
             return text
         times = java_class(session, "org.apache.spark.sql.catalyst.util.DateTimeUtils")
         zone = times.getZoneId(session.conf.get(_ZONE))

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns, Expression, Node
 from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, is_leaf, nodes
 from dagster_ckpt.runtime.catalyst.reader import read
@@ -100,7 +100,7 @@ def _stream_of_plan(catalyst: Catalyst, plan: Node) -> Stream:
 def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
     # Asked of the plan as it was written: the optimizer makes a constant of the time of day.
     for node in read(catalyst.session, plan, replaced=True).with_subqueries():
-        for each in (part for expression in node.expressions for part in expression.parts()):
+        for each in node.parts():
             found = moment_in(each)
             if found is not None:
                 with located(catalyst, each.java):
@@ -154,8 +154,7 @@ class Compiler:
             part = make(node)
             self._steps.append((node, part))
             return part
-        named = catalyst.standing_for(same.output, own)
-        return same.then(lambda plan, beside: catalyst.project([*named, *beside], plan), own)
+        return same.projected(catalyst.standing_for(same.output, own), own)
 
     def below(self, node: Node) -> Part:
         """The part of a node that changes no row."""
@@ -174,16 +173,17 @@ class Compiler:
 
     def projected(self, node: Node) -> Part:
         """Columns computed of a row."""
-        expressions = list(each_of(node.projectList()))
-        return self._above(node, lambda plan, beside: self.catalyst.project([*expressions, *beside], plan))
+        own = node.projectList()
+        return self._above(node, lambda plan, beside: self.catalyst.projected(own, beside, plan))
 
     def expanded(self, node: Node) -> Part:
         """Several rows of each."""
         catalyst, output = self.catalyst, list(each_of(node.output()))
         projections = [list(each_of(each)) for each in each_of(node.projections())]
 
-        def work(plan: Node, beside: Sequence[Expression]) -> Node:
-            return catalyst.expanded([[*each, *beside] for each in projections], [*output, *beside], plan)
+        def work(plan: Node, beside: Columns) -> Node:
+            along = list(each_of(beside))
+            return catalyst.expanded([[*each, *along] for each in projections], [*output, *along], plan)
 
         return self._above(node, work)
 
@@ -213,12 +213,9 @@ class Compiler:
                 whole = whole.union(other)
         attributes = {name: stand[place] for name, place in places.items()}
         own = [attributes[name] for name in names]
-        shown = [
-            one if one.fastEquals(each) else catalyst.standing_for([one], [each])[0]
-            for one, each in zip(own, output, strict=False)
-        ]
+        shown = [catalyst.shown(*pair) for pair in zip(own, output, strict=False)]
         part = Part(catalyst, (), stream=whole, attributes=tuple(attributes.values()))
-        return part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
+        return part.projected(shown, output)
 
     def deduplicated(self, node: Node) -> Part:
         """One row of each key. Which one SQL leaves open: the least by its columns."""
@@ -240,7 +237,7 @@ class Compiler:
             made = rows.key_by(*key_names).top(1, by=[f"{quoted(name)} asc" for name in by]) if by else rows.distinct()
         shown = columns.shown(catalyst, output)
         part = Part(catalyst, (), stream=made, attributes=tuple(columns.attributes.values()))
-        return part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
+        return part.projected(shown, output)
 
 
 def _as_types(catalyst: Catalyst, columns: Sequence[Expression], wanted: Sequence[Expression]) -> list[Expression]:

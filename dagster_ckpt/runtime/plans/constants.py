@@ -23,9 +23,8 @@ def constants(compiler: "Compiler", plan: Node) -> Part:
             f"stream. found={plan.nodeName()}, columns={columns}"
         )
     inline = catalyst.expressions.Inline(catalyst.constants_of(plan))
-    return compiler.one_row.then(
-        lambda below, beside: catalyst.project([*output, *beside], catalyst.generated(inline, output, below)), output
-    )
+    own = catalyst.projection(output)
+    return compiler.one_row.then(lambda below, beside: own(catalyst.generated(inline, output, below), beside), output)
 
 
 def one_row(compiler: "Compiler", leaf: Node) -> Part:

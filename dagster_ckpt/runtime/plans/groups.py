@@ -31,10 +31,8 @@ def aggregated(compiler: "Compiler", node: Node) -> Part:
     groups = catalyst.groups(grouping, calls, below)
     part = compiler.once(groups, lambda _: _groups(compiler, groups, grouping, calls, below))
     wanted = [*grouping, *(call.resultAttribute() for call in calls)]
-    named = catalyst.standing_for(part.output, wanted)
-    part = part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), wanted)
-    output = tuple(each_of(node.output()))
-    return part.then(lambda plan, beside: catalyst.project([*results, *beside], plan), output)
+    part = part.projected(catalyst.standing_for(part.output, wanted), wanted)
+    return part.projected(results, tuple(each_of(node.output())))
 
 
 def _groups(
@@ -73,11 +71,10 @@ def _groups(
         *(call.value([results[_name_of(each)] for each in its]) for call, its in zip(called, of_calls, strict=True)),
     ]
     cast = [catalyst.cast(one, each.dataType()) for one, each in zip(values, output, strict=True)]
-    named = catalyst.standing_for(cast, output)
     emitted = dict(zip(by_key, (each for each in rows_of(made).frame.columns if each != CHANGE_TYPE), strict=False))
     depends = tuple(keys.dependencies([emitted[name] for name in key_names]))
     part = Part(catalyst, (), stream=made, attributes=(*stand.values(), *results.values()), dependencies=depends)
-    return part.then(lambda plan, beside: catalyst.project([*named, *beside], plan), output)
+    return part.projected(catalyst.standing_for(cast, output), output)
 
 
 def _called(catalyst: Catalyst, call: Expression) -> Call:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins.regular.regular_join import EVERY_ROW
-from dagster_ckpt.runtime.catalyst.catalyst import Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Columns, Expression, Node
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
 from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, is_column, meets_all
 from dagster_ckpt.runtime.plans.matches import beside_matches, not_in, with_flag
@@ -107,7 +107,7 @@ def _by_keys(
     output = list(each_of(node.output()))
     shown = columns.shown(catalyst, output)
     part = Part(catalyst, (), stream=made, attributes=tuple(columns.attributes.values()))
-    return part.then(lambda plan, beside: catalyst.project([*shown, *beside], plan), output)
+    return part.projected(shown, output)
 
 
 def _with_table(compiler: "Compiler", node: Node, kind: str, left: Node, right: Node) -> Part | None:
@@ -134,8 +134,10 @@ def _with_table(compiler: "Compiler", node: Node, kind: str, left: Node, right: 
             f"found={node.nodeName()}, table={columns}"
         )
 
-    def joined(plan: Node, beside: Sequence[Expression]) -> Node:
-        sides = (plan, right) if left.isStreaming() else (left, plan)
-        return catalyst.project([*output, *beside], catalyst.on(node, *sides))
+    own = catalyst.projection(output)
+
+    def joined(plan: Node, beside: Columns) -> Node:
+        sides = (plan, right) if stream is left else (left, plan)
+        return own(catalyst.on(node, *sides), beside)
 
     return part.then(joined, output)

@@ -70,12 +70,7 @@ class RowColumns:
 
     def shown(self, catalyst: Catalyst, output: Sequence[Expression]) -> list[Expression]:
         """The columns of the node, of the attributes."""
-        return [
-            own
-            if (own := self.attributes[self.stand[column_number(each)]]).fastEquals(each)
-            else catalyst.standing_for([own], [each])[0]
-            for each in output
-        ]
+        return [catalyst.shown(self.attributes[self.stand[column_number(each)]], each) for each in output]
 
 
 def meets_all(catalyst: Catalyst, join: Node) -> bool:

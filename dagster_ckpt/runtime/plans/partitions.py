@@ -183,7 +183,7 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
         *catalyst.standing_for(cast, [each.toAttribute() for each in calls]),
     ]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), *results.values()))
-    return part.then(lambda plan, beside: catalyst.project([*own, *beside], plan), tuple(each_of(node.output())))
+    return part.projected(own, tuple(each_of(node.output())))
 
 
 def _name_of(function: Over) -> str:
@@ -294,7 +294,7 @@ def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int
     rank = call.toAttribute()
     shown, own = rows.columns.shown(catalyst, rows.output), [*rows.output, rank]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), rank))
-    return part.then(lambda plan, beside: catalyst.project([*shown, rank, *beside], plan), own)
+    return part.projected([*shown, rank], own)
 
 
 def _refuse_as_of(compiler: "Compiler", rows: Node) -> None:

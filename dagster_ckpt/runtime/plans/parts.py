@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns, Expression, Node
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, is_leaf
 from dagster_ckpt.runtime.declared.pipeline import check_initial
 from dagster_ckpt.runtime.declared.row_work import RowWork, key_columns
@@ -14,8 +15,8 @@ from dagster_ckpt.runtime.declared.stream import Stream, behind, rows_of, worked
 from dagster_ckpt.runtime.plans.table_keys import Dependency, key_among
 from dagster_ckpt.runtime.plans.work_text import WorkText, column_name
 
-Work = Callable[[Node, Sequence[Expression]], Node]
-"""A plan on top of another. The attributes, which say what became of a row, run along beside the columns."""
+Work = Callable[[Node, Columns], Node]
+"""A plan on top of another. Columns that say what became of a row run along."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,13 @@ class Part:
     def then(self, work: Work, output: Sequence[Expression]) -> "Part":
         """The part with more work of Spark's."""
         if self.plan is not None:
-            return replace(self, plan=work(self.plan, ()), output=tuple(output))
+            return replace(self, plan=work(self.plan, self.catalyst.no_columns), output=tuple(output))
         before = self.work
         return replace(self, work=lambda plan, beside: work(before(plan, beside), beside), output=tuple(output))
+
+    def projected(self, columns: Sequence[Expression], output: Sequence[Expression]) -> "Part":
+        """The part with these columns."""
+        return self.then(self.catalyst.projection(columns), output)
 
     def named(self, expressions: Sequence[Expression]) -> "NamedColumns":
         """These expressions over the rows, each with a name that says what it computes of what the part reads.
@@ -61,33 +66,32 @@ class Part:
         return self.stream_by(expressions, names, self._described(expressions).with_columns(names))
 
     def _described(self, expressions: Sequence[Expression]) -> WorkText:
-        catalyst = self.catalyst
-        aliases = [catalyst.alias(each, f"x{place}") for place, each in enumerate(expressions)]
-        plan = self.plan
+        catalyst, plan, beside = self.catalyst, self.plan, self.catalyst.no_columns
         if self.stream is not None:
-            plan = self._over(catalyst.analysed(rows_of(self.stream).frame))[0]
-        return WorkText.of(catalyst, catalyst.project(aliases, plan))
+            plan, _ = self._over(catalyst.analysed(rows_of(self.stream).frame))
+        named = catalyst.naming(expressions, [f"x{place}" for place in range(len(expressions))])
+        return WorkText.of(catalyst, named(plan, beside))
 
-    def _over(self, rows: Node) -> tuple[Node, list[Expression]]:
+    @cached_property
+    def _columns(self) -> tuple[Columns, bool]:
+        """The attributes as a sequence, and whether one is a text with a collation."""
+        columns = self.catalyst.seq(self.attributes)
+        return columns, self.catalyst.are_collated(columns)
+
+    def _over(self, rows: Node) -> tuple[Node, Columns]:
         """The part's work on rows of the stream, and the columns that pass through unchanged."""
-        catalyst = self.catalyst
-        given, names = list(each_of(rows.output())), [name for name, _ in columns_of(rows.output())]
-        beside = [each for name, each in zip(names, given, strict=True) if name == CHANGE_TYPE]
-        values = [each for name, each in zip(names, given, strict=True) if name != CHANGE_TYPE]
-        stand = catalyst.standing_for(catalyst.with_collations_of(values, self.attributes), self.attributes)
-        return self.work(catalyst.project([*stand, *beside], rows), beside), beside
+        columns, collated = self._columns
+        beside = self.catalyst.columns_by_name(rows, CHANGE_TYPE)
+        return self.work(self.catalyst.standing_on(rows, beside, columns, collated=collated), beside), beside
 
     def stream_by(self, expressions: Sequence[Expression], names: Sequence[str], text: str) -> Stream:
         """The stream of these expressions by these names. `text` is in the fingerprint of the step that reads it."""
-        catalyst = self.catalyst
+        catalyst, named = self.catalyst, self.catalyst.naming(expressions, names)
         if self.stream is None:
-            aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
-            return Stream(catalyst.frame(catalyst.project(aliases, self.plan)), work=text)
+            return Stream(catalyst.frame(named(self.plan, catalyst.no_columns)), work=text)
 
         def work(rows: DataFrame) -> DataFrame:
-            below, beside = self._over(catalyst.analysed(rows))
-            aliases = [catalyst.alias(each, name) for each, name in zip(expressions, names, strict=True)]
-            return catalyst.frame(catalyst.project([*aliases, *beside], below))
+            return catalyst.frame(named(*self._over(catalyst.analysed(rows))))
 
         stream = rows_of(self.stream)
         if stream.initial is not None:

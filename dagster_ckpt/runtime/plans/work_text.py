@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
-from dagster_ckpt.runtime.catalyst.plan_text import Labels, in_pieces, node_line
-from dagster_ckpt.runtime.catalyst.query_plan import columns_of, each_of, nodes, texts_of
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
+from dagster_ckpt.runtime.catalyst.plan_text import PYTHON_FUNCTIONS, Labels, in_pieces, node_line
+from dagster_ckpt.runtime.catalyst.query_plan import columns_of
+from dagster_ckpt.runtime.catalyst.reader import with_texts
+from dagster_ckpt.runtime.catalyst.values import Expression, Java, Node
 
 _WORD = re.compile(r"[^\W_]\w*")
 _NAME_CHARS, _DIGEST_CHARS = 64, 10
@@ -39,12 +41,13 @@ class WorkText:
     columns: tuple[str, ...]
 
     @classmethod
-    def of(cls, catalyst: Catalyst, plan: Node) -> "WorkText":
+    def of(cls, catalyst: Catalyst, plan: Java) -> "WorkText":
         """The text of a projection."""
         plan = catalyst.without_seeds(catalyst.collapsed(plan))
-        texts = _Texts(catalyst, plan)
-        rows = "; ".join(texts.rows(plan, catalyst.without_numbers(plan)))
-        own, *columns = _with_rules(catalyst, plan, [rows, *texts.of_columns(plan)])
+        node, without = with_texts(catalyst.session, plan)
+        texts = _Texts(node)
+        rows = "; ".join(texts.rows(node, without))
+        own, *columns = _with_rules(catalyst, plan, [rows, *texts.of_columns(node)])
         return cls(own, tuple(_told_apart(catalyst, plan, columns)))
 
     def with_columns(self, names: Sequence[str]) -> str:
@@ -75,15 +78,15 @@ def name_of_pair(mine: str, theirs: str) -> str:
     return mine if mine == theirs and _WORD.fullmatch(mine) else column_name(f"{mine} = {theirs}")
 
 
-def in_canonical_order(catalyst: Catalyst, expressions: Sequence[Expression], below: Node) -> list[Expression]:
+def in_canonical_order(catalyst: Catalyst, expressions: Sequence[Java], below: Java) -> list[Java]:
     """Expressions over the rows of a node in an order that follows from what they compute, not from the query."""
     if len(expressions) < 2:
         return list(expressions)
-    plan = catalyst.aggregate(expressions, [], catalyst.no_rows)
-    texts, without = (texts_of(each.groupingExpressions()) for each in (plan, catalyst.without_numbers(plan)))
+    node, other = with_texts(catalyst.session, catalyst.aggregate(expressions, [], catalyst.no_rows))
+    texts, without = ([each.text for each in one.expressions] for one in (node, other))
     names = {number: name for name, number in columns_of(below.output())}
     places = {number: f"c{place}" for place, number in enumerate(names)}
-    labels = Labels(catalyst.function_types(plan), names, places)
+    labels = Labels(_function_types(node), names, places)
     keys = [labels.text(in_pieces(*each, names)) for each in zip(texts, without, strict=True)]
     return [each for _, each in sorted(zip(keys, expressions, strict=True), key=lambda pair: pair[0])]
 
@@ -94,125 +97,118 @@ class _Texts:
     Beside each node stands the same one without Spark's numbers, which shows where its texts have them.
     """
 
-    def __init__(self, catalyst: Catalyst, plan: Node) -> None:
+    def __init__(self, plan: Node) -> None:
         self.columns: dict[int, str] = {}
-        self._catalyst = catalyst
-        self._has_subqueries = catalyst.has_any(plan, "PLAN_EXPRESSION")
-        every = catalyst.with_subqueries(plan) if self._has_subqueries else nodes(plan)
-        self._names = {number: name for node in every for name, number in columns_of(node.output())}
-        self._labels = Labels(catalyst.function_types(plan), self._names, self.columns)
+        self._names = {number: name for node in plan.with_subqueries() for name, number in node.output}
+        self._labels = Labels(_function_types(plan), self._names, self.columns)
         self._tables = 0
 
     def rows(self, node: Node, other: Node) -> Iterator[str]:
         """What is done to get the rows of a node, from the first on; the node's columns are known then."""
-        kind = self._catalyst.kind(node)
-        children = list(zip(each_of(node.children()), each_of(other.children()), strict=True))
+        children = list(zip(node.children, other.children, strict=True))
         if not children:
             yield from self._leaf(node)
             return
         below = [list(self.rows(*child)) for child in children]
-        if self._has_subqueries:
-            self._label_subqueries(node, other)
+        self._label_subqueries(node, other)
         if len(below) == 1:
             yield from below[0]
-            yield from self._above(kind, node, other)
+            yield from self._above(node, other)
         else:
             sides = ", ".join(f"({'; '.join(lines)})" for lines in below)
-            yield f"{kind.upper()} {self._pairs(node, other) if kind == 'Join' else ''}{sides}"
-            if kind == "Union":
-                self._unite(node, [self.of_columns(child) for child, _ in children])
-        for place, (name, number) in enumerate(columns_of(node.output())):
+            yield f"{node.kind.upper()} {self._pairs(node, other) if node.kind == 'Join' else ''}{sides}"
+            if node.kind == "Union":
+                self._unite(node, [self.of_columns(child) for child in node.children])
+        for place, (name, number) in enumerate(node.output):
             # Of a node of another kind; a join adds at most one, which says whether there is a match.
-            self.columns.setdefault(number, name if kind == "Join" else f"{kind}[{place}]")
+            self.columns.setdefault(number, name if node.kind == "Join" else f"{node.kind}[{place}]")
 
     def of_columns(self, node: Node) -> list[str]:
         """The texts of a node's columns, in order."""
-        return [self.columns[number] for _, number in columns_of(node.output())]
+        return [self.columns[number] for _, number in node.output]
 
     def _leaf(self, node: Node) -> Iterator[str]:
         """Columns have their names. Those of a table beside the stream say so."""
-        named = columns_of(node.output())
         prefix = ""
-        if not node.isStreaming() and not self._catalyst.is_empty(node):
+        if not node.streams and not node.is_empty:
             self._tables += 1
             prefix = f"table{self._tables}."
-            yield f"TABLE {self._catalyst.kind(node)}"
-        often = Counter(name.casefold() for name, _ in named)
-        for name, number in named:
+            yield f"TABLE {node.kind}"
+        often = Counter(name.casefold() for name, _ in node.output)
+        for name, number in node.output:
             self.columns[number] = prefix + _of_column(name, is_one=often[name.casefold()] == 1)
 
-    def _above(self, kind: str, node: Node, other: Node) -> Iterator[str]:
+    def _above(self, node: Node, other: Node) -> Iterator[str]:
         """What a node does to the rows of the one below."""
-        if kind == "Project":
-            self._name(node, node.projectList(), other.projectList())
-        elif kind == "Aggregate":
-            self._name(node, node.aggregateExpressions(), other.aggregateExpressions())
-            yield f"GROUP BY {', '.join(sorted(self._each(node.groupingExpressions(), other.groupingExpressions())))}"
-        elif kind == "Window":
-            self._name(node, node.windowExpressions(), other.windowExpressions())
-        elif kind == "Filter":
-            yield f"WHERE {' AND '.join(sorted(self._conjuncts(node.condition(), other.condition())))}"
-        elif kind == "Generate":
-            yield f"GENERATE {'OUTER ' if node.outer() else ''}{self._generator(node, other)}"
-        elif kind == "Expand":
-            pairs = zip(each_of(node.projections()), each_of(other.projections()), strict=True)
-            each = [self._each(*pair) for pair in pairs]
-            yield f"EXPAND {len(each)}"
-            self._unite(node, each)
-        elif kind not in _SAME_ROWS:
-            yield self._labels.text(node_line(node, other, self._names))
+        own, its = node.fields, other.fields
+        match node.kind:
+            case "Project":
+                self._name(node, own["projectList"], its["projectList"])
+            case "Aggregate":
+                self._name(node, own["aggregateExpressions"], its["aggregateExpressions"])
+                keys = self._each(own["groupingExpressions"], its["groupingExpressions"])
+                yield f"GROUP BY {', '.join(sorted(keys))}"
+            case "Window":
+                self._name(node, own["windowExpressions"], its["windowExpressions"])
+            case "Filter":
+                yield f"WHERE {' AND '.join(sorted(self._conjuncts(own['condition'], its['condition'])))}"
+            case "Generate":
+                yield f"GENERATE {'OUTER ' if own['outer'] else ''}{self._generator(node, other)}"
+            case "Expand":
+                each = [self._each(*pair) for pair in zip(own["projections"], its["projections"], strict=True)]
+                yield f"EXPAND {len(each)}"
+                self._unite(node, each)
+            case kind if kind not in _SAME_ROWS:
+                yield self._labels.text(node_line(node.java, other.java, self._names))
 
     def _pairs(self, node: Node, other: Node) -> str:
         """Which pairs a join makes."""
-        kind = str(node.joinType().toString()).split("(")[0]
-        conditions = [self._catalyst.optional(each.condition()) for each in (node, other)]
-        if conditions[0] is None:
+        kind, condition = node.fields["joinType"], node.fields["condition"]
+        if condition is None:
             return f"{kind} "
-        return f"{kind} ON {' AND '.join(sorted(self._conjuncts(*conditions)))} "
+        return f"{kind} ON {' AND '.join(sorted(self._conjuncts(condition, other.fields['condition'])))} "
 
     def _generator(self, node: Node, other: Node) -> str:
         """The text of a generator, whose columns are known then."""
-        generator = node.generator()
-        own, its = str(generator.toString()), str(other.generator().toString())
-        if self._catalyst.kind(generator) == "PythonUDTF":
-            its = its.replace(f")#{generator.resultId().id()}", ")#0")
-        text, made = self._text(own, its), columns_of(node.generatorOutput())
-        for place, (_, number) in enumerate(made):
-            self.columns[number] = text if len(made) == 1 else f"{text}[{place}]"
+        generator, made = node.fields["generator"], node.fields["generatorOutput"]
+        its = other.fields["generator"].text
+        if generator.kind == "PythonUDTF":
+            its = its.replace(f")#{generator.java.resultId().id()}", ")#0")
+        text = self._text(generator.text, its)
+        for place, each in enumerate(made):
+            self.columns[each.number] = text if len(made) == 1 else f"{text}[{place}]"
         return text
 
     def _label_subqueries(self, node: Node, other: Node) -> None:
         """A subquery over a table beside the stream is known by its text."""
-        parts = zip(self._catalyst.expressions_of(node), self._catalyst.expressions_of(other), strict=True)
-        for part, its in parts:
-            if self._catalyst.kind(part) in ("ScalarSubquery", "ListQuery", "Exists"):
-                lines = list(self.rows(part.plan(), its.plan()))
-                columns = ", ".join(self.of_columns(part.plan()))
-                self.columns[int(part.exprId().id())] = f"({'; '.join([*lines, f'SELECT {columns}'])})"
+        for part, its in zip(node.parts(), other.parts(), strict=True):
+            if part.plan is not None and its.plan is not None and part.number is not None:
+                lines = list(self.rows(part.plan, its.plan))
+                columns = ", ".join(self.of_columns(part.plan))
+                self.columns[part.number] = f"({'; '.join([*lines, f'SELECT {columns}'])})"
 
     def _unite(self, node: Node, branches: Sequence[Sequence[str]]) -> None:
         """A column is what it is in all branches."""
-        for (_, number), texts in zip(columns_of(node.output()), zip(*branches, strict=True), strict=True):
+        for (_, number), texts in zip(node.output, zip(*branches, strict=True), strict=True):
             self.columns[number] = in_all(texts)
 
-    def _name(self, node: Node, expressions: Expression, others: Expression) -> None:
+    def _name(self, node: Node, expressions: Sequence[Expression], others: Sequence[Expression]) -> None:
         """The columns that these expressions make, of which some only pass on what is there."""
-        texts = list(zip(texts_of(expressions), texts_of(others), strict=True))
-        made = columns_of(node.output())[-len(texts) :]
-        for (text, other), (name, number) in zip(texts, made, strict=False):
-            own, its = _unnamed(text, name, number), _unnamed(other, name, 0)
+        pairs = list(zip(expressions, others, strict=True))
+        for (each, other), (name, number) in zip(pairs, node.output[-len(pairs) :], strict=False):
+            own, its = _unnamed(each.text, name, number), _unnamed(other.text, name, 0)
             if own is not None and its is not None:
                 self.columns[number] = self._text(own, its)
 
-    def _each(self, expressions: Expression, others: Expression) -> list[str]:
-        return [self._text(*pair) for pair in zip(texts_of(expressions), texts_of(others), strict=True)]
+    def _each(self, expressions: Sequence[Expression], others: Sequence[Expression]) -> list[str]:
+        return [self._text(one.text, other.text) for one, other in zip(expressions, others, strict=True)]
 
     def _conjuncts(self, condition: Expression, other: Expression) -> Iterator[str]:
-        if self._catalyst.kind(condition) == "And":
-            yield from self._conjuncts(condition.left(), other.left())
-            yield from self._conjuncts(condition.right(), other.right())
+        if condition.kind == "And":
+            for pair in zip(condition.children, other.children, strict=True):
+                yield from self._conjuncts(*pair)
         else:
-            yield self._text(str(condition.toString()), str(other.toString()))
+            yield self._text(condition.text, other.text)
 
     def _text(self, expression: str, other: str) -> str:
         """The text of an expression; that of a constant is no column's."""
@@ -221,13 +217,19 @@ class _Texts:
         return f"({text})" if len(pieces) == 1 and _WORD.fullmatch(text) else text
 
 
+def _function_types(plan: Node) -> dict[int, str]:
+    """The types of what calls of Python functions return, by Spark's numbers of the calls."""
+    parts = (part for node in plan.with_subqueries() for part in node.parts() if part.kind in PYTHON_FUNCTIONS)
+    return {int(each.java.resultId().id()): str(each.java.dataType().simpleString()) for each in parts}
+
+
 def _unnamed(text: str, name: str, number: int) -> str | None:
     """The text of an expression without the name that it gets; None: it gets none."""
     found = re.fullmatch(rf"(.*) AS {re.escape(name)}#{number}L?(?:-T\d+ms)?", text, re.DOTALL)
     return None if found is None else found[1]
 
 
-def _with_rules(catalyst: Catalyst, plan: Node, texts: Sequence[str]) -> list[str]:
+def _with_rules(catalyst: Catalyst, plan: Java, texts: Sequence[str]) -> list[str]:
     """The texts with the rules of collations: keys of others would stand beside those that are kept."""
     if not any(_BY_COLLATION in text for text in texts):
         return list(texts)
@@ -235,12 +237,12 @@ def _with_rules(catalyst: Catalyst, plan: Node, texts: Sequence[str]) -> list[st
     return [text + rules if _BY_COLLATION in text else text for text in texts]
 
 
-def _told_apart(catalyst: Catalyst, plan: Node, texts: Sequence[str]) -> Iterator[str]:
+def _told_apart(catalyst: Catalyst, plan: Java, texts: Sequence[str]) -> Iterator[str]:
     """The texts; where two columns of a projection have one, and are not the same, with more that tells them apart.
 
     Spark writes the constant 'a' as it writes the column a. Two calls of `rand` differ in nothing that it writes.
     """
-    often, meanings = Counter(texts), dict[str, list[Expression]]()
+    often, meanings = Counter(texts), dict[str, list[Java]]()
     for place, text in enumerate(texts):
         if often[text] == 1:
             continue
@@ -258,7 +260,7 @@ def _told_apart(catalyst: Catalyst, plan: Node, texts: Sequence[str]) -> Iterato
         yield f"{sql} #{written[sql]}" if written[sql] > 1 else sql
 
 
-def _value(catalyst: Catalyst, plan: Node, place: int) -> Expression:
+def _value(catalyst: Catalyst, plan: Java, place: int) -> Java:
     each = plan.projectList().apply(place)
     return each.child() if catalyst.kind(each) == "Alias" else each
 
