@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.catalyst import values
 from dagster_ckpt.runtime.catalyst.plan_text import without_seeds
 from dagster_ckpt.runtime.catalyst.planner import planner, sequence
 from dagster_ckpt.runtime.catalyst.query_plan import (
@@ -24,11 +25,12 @@ from dagster_ckpt.runtime.catalyst.query_plan import (
     each_of,
     frame_of,
     has_pattern,
-    is_leaf,
     kind_of,
     nodes,
     plan_of,
 )
+from dagster_ckpt.runtime.catalyst.reader import read
+from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.spark.jvm import java_class
 
 Node = Any
@@ -115,6 +117,14 @@ class Catalyst:
         """A sequence of Scala's."""
         return sequence(self._planner, items)
 
+    def read(self, plan: Java) -> values.Node:
+        """The nodes of a plan as values."""
+        return read(self.session, plan)
+
+    def output_of(self, node: values.Node) -> tuple[Expression, ...]:
+        """The columns of a node."""
+        return tuple(each_of(node.java.output()))
+
     @staticmethod
     def kind(node: Node | Expression) -> str:
         """The name of a node's or an expression's class."""
@@ -122,7 +132,7 @@ class Catalyst:
 
     def line_of(self, part: Node | Expression) -> int | None:
         """The line of the query's text in which a node or an expression begins; None for what has another origin."""
-        origin = part.origin()
+        origin = (part.java if isinstance(part, values.Node | values.Expression) else part).origin()
         # Of a view the text is another one.
         return None if origin.objectName().isDefined() else self.optional(origin.line())
 
@@ -147,13 +157,6 @@ class Catalyst:
             yield node
             for each in each_of(node.subqueries()):
                 yield from self.with_subqueries(each)
-
-    def definitions(self, node: Node) -> dict[int, Expression]:
-        """What the columns are that a projection computes, by Spark's numbers; those that go on are not among them."""
-        if self.kind(node) != "Project":
-            return {}
-        computed = (each for each in each_of(node.projectList()) if self.kind(each) == "Alias")
-        return {column_number(each.toAttribute()): each.child() for each in computed}
 
     def expressions_of(self, node: Node) -> Iterator[Expression]:
         """The expressions of a node, and those within them."""
@@ -235,11 +238,11 @@ class Catalyst:
         plan = self._rules.single("SimplifyExtractValueOps").apply(self.collapsed(plan))
         return self.collapsed(plan)
 
-    def aggregate_of(self, node: Node) -> tuple[list[Expression], list[Expression], list[Expression], Node]:
-        """An aggregate's keys, its calls of functions, what it makes of both, and the plan below."""
+    def aggregate_of(self, node: Java) -> tuple[list[Expression], list[Expression], list[Expression]]:
+        """An aggregate's keys, its calls of functions, and what it makes of both."""
         found = self.optional(self._planning.PhysicalAggregation.unapply(node))
         grouping, calls, results = (list(each_of(each)) for each in (found._1(), found._2(), found._3()))
-        return grouping, calls, results, found._4()
+        return grouping, calls, results
 
     def equi_join_of(self, node: Node) -> tuple[list[Expression], list[Expression], Expression | None]:
         """The keys of both sides of a join, and what else it asks of a pair of rows."""
@@ -256,21 +259,20 @@ class Catalyst:
         [ours], [theirs] = each_of(found._1()), each_of(found._2())
         return ours, theirs
 
-    def is_constant(self, node: Node) -> bool:
+    def is_constant(self, node: values.Node) -> bool:
         """Whether the rows of a plan are always the same: those of VALUES, of `range`, and what is made of them."""
-        leaves = (each for each in nodes(node) if is_leaf(each))
-        constant = all(self.kind(each) in _CONSTANT for each in leaves)
+        constant = all(each.kind in _CONSTANT for each in node.nodes() if not each.children)
         return (
             constant
-            and self.has_at_most(_CONSTANTS_MAX, node)
-            and not node.isStreaming()
-            and bool(node.deterministic())
+            and not node.streams
+            and self.has_at_most(_CONSTANTS_MAX, node.java)
+            and bool(node.java.deterministic())
         )
 
-    def constants_of(self, node: Node) -> Expression:
+    def constants_of(self, node: values.Node) -> Expression:
         """The rows of such a plan as an array of structs, a constant."""
-        made = node.data() if self.kind(node) == "LocalRelation" else self._rows_of(node)
-        return self.array_of(made, node.schema())
+        rows = node.java.data() if node.kind == "LocalRelation" else self._rows_of(node.java)
+        return self.array_of(rows, node.java.schema())
 
     def _rows_of(self, node: Node) -> Any:
         return frame_of(self.session, node)._jdf.queryExecution().executedPlan().executeCollect()
@@ -307,9 +309,9 @@ class Catalyst:
         rows = self.session.sparkContext._jsc.emptyRDD().rdd()
         return session.internalCreateDataFrame(rows, frame.schema().asNullable(), streams)
 
-    def number_of(self, node: Node) -> int | None:
-        """The number of the stand-in whose rows the node has; None: it is another node."""
-        return int(node.rdd().id()) if self.kind(node) == "LogicalRDD" else None
+    def number_of(self, node: Java) -> int:
+        """The number of the stand-in whose rows the node has, if that is one: Spark has the like for other rows."""
+        return int(node.rdd().id())
 
     def alias(self, expression: Expression, name: str, like: Expression | None = None) -> Expression:
         """`expression AS name`. With `like` it stands for that attribute, by its id."""

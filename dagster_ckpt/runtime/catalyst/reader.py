@@ -1,15 +1,38 @@
 """Reads plans, each in two calls of the JVM: a text that describes all of it, and the objects that the text numbers."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.runtime.catalyst.planner import planner
-from dagster_ckpt.runtime.catalyst.values import Expression, Field, Java, Node
+from dagster_ckpt.runtime.catalyst.values import (
+    Aggregate,
+    Deduplicate,
+    Expand,
+    Expression,
+    Filter,
+    Generate,
+    GlobalLimit,
+    Java,
+    Join,
+    LocalLimit,
+    LocalRelation,
+    Node,
+    Offset,
+    Project,
+    Sort,
+    Union,
+    Window,
+)
 
+_Field = Any
+"""An `Expression`, a tuple of fields, a plain value, the name of another one's class, or None.
+
+A sequence of anything else is the number of its items, if it has some.
+"""
 _SENT_AT_ONCE = 7000
 """Characters of an answer that py4j sends in one packet: with the rest of a longer one it waits for 40 ms."""
 
@@ -56,16 +79,19 @@ class _Reader:
         self._at = at
 
     def node(self, read: Any) -> Node:
-        return Node(
-            read["node"],
-            tuple(map(self.node, read["below"])),
-            tuple((name, number) for name, number in read["output"]),
-            read["streams"],
-            {name: self._field(each) for name, each in read["fields"].items()},
-            partial(self._at, read["at"]),
+        kind, fields = read["node"], {name: self._field(each) for name, each in read["fields"].items()}
+        known, names = _NODES.get(kind, (Node, {}))
+        return known(
+            kind=kind,
+            children=tuple(map(self.node, read["below"])),
+            output=tuple((name, number) for name, number in read["output"]),
+            streams=read["streams"],
+            expressions=tuple(_expressions(tuple(fields.values()))),
+            from_jvm=partial(self._at, read["at"]),
+            **{ours: fields[theirs] for ours, theirs in names.items()},
         )
 
-    def _field(self, read: Any) -> Field:
+    def _field(self, read: Any) -> _Field:
         match read:
             case list():
                 return tuple(map(self._field, read))
@@ -88,3 +114,31 @@ class _Reader:
             self.node(read["plan"]) if "plan" in read else None,
             partial(self._at, read["at"]),
         )
+
+
+def _expressions(value: _Field) -> Iterator[Expression]:
+    if isinstance(value, Expression):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _expressions(each)
+
+
+_NODES: Mapping[str, tuple[type[Node], Mapping[str, str]]] = {
+    "Aggregate": (Aggregate, {"keys": "groupingExpressions", "columns": "aggregateExpressions"}),
+    "Deduplicate": (Deduplicate, {"keys": "keys"}),
+    "DeduplicateWithinWatermark": (Deduplicate, {"keys": "keys"}),
+    "Expand": (Expand, {"projections": "projections"}),
+    "Filter": (Filter, {"condition": "condition"}),
+    "Generate": (Generate, {"generator": "generator", "outer": "outer", "made": "generatorOutput"}),
+    "GlobalLimit": (GlobalLimit, {"count": "limitExpr"}),
+    "Join": (Join, {"how": "joinType", "condition": "condition"}),
+    "LocalLimit": (LocalLimit, {"count": "limitExpr"}),
+    "LocalRelation": (LocalRelation, {"rows": "data"}),
+    "Offset": (Offset, {"count": "offsetExpr"}),
+    "Project": (Project, {"columns": "projectList"}),
+    "Sort": (Sort, {"order": "order"}),
+    "Union": (Union, {}),
+    "Window": (Window, {"calls": "windowExpressions", "keys": "partitionSpec", "order": "orderSpec"}),
+}
+"""Spark's classes that have one here, and which of Spark's names its fields have."""

@@ -3,7 +3,7 @@
 Each keeps the object that it was read from, by which plans are built: nothing else of it is asked there.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,8 @@ class Expression:
 
     `name` and Spark's `number` are those of a column or of what an alias makes, or of a subquery, which has its `plan`.
     `sql` and Spark's own `text` are known where they were asked for, of those that a node has and of the sides of an
-    AND, not of their parts. `zoned` says whether it computes with the session's time zone.
-    `constant` is the whole number or the boolean that is written there.
+    AND, not of their parts. `zoned` says whether it computes with the session's time zone. `constant` is the whole
+    number or the boolean that is written there.
     """
 
     kind: str
@@ -36,12 +36,12 @@ class Expression:
     zoned: bool = False
     constant: int | None = None
     plan: "Node | None" = None
-    _java: Callable[[], Java] = field(default=_nowhere, repr=False)
+    from_jvm: Callable[[], Java] = field(default=_nowhere, repr=False)
 
     @property
     def java(self) -> Java:
         """The expression in the JVM."""
-        return self._java()
+        return self.from_jvm()
 
     def parts(self) -> Iterator["Expression"]:
         """It, and what it is made of."""
@@ -60,31 +60,34 @@ class Expression:
         return self.value if self.value.kind == "AttributeReference" else None
 
 
-Field = Any
-"""An `Expression`, a tuple of fields, a plain value, the name of another one's class, or None.
-
-A sequence of anything else is the number of its items, if it has some.
-"""
+Expressions = tuple[Expression, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Node:
-    """A node of a plan. `output` are its columns, each by its name and Spark's number.
+    """A node of a plan, of a kind that has no class here. `kind` is the name of Spark's class.
 
-    `fields` are the arguments that Spark's class has, by their names, but for the nodes below.
+    `output` are its columns, each by its name and Spark's number; `expressions` those that it has, in Spark's order.
+    `streams`: rows may still come.
     """
 
     kind: str
     children: tuple["Node", ...] = ()
     output: tuple[tuple[str, int], ...] = ()
     streams: bool = False
-    fields: Mapping[str, Field] = field(default_factory=dict)
-    _java: Callable[[], Java] = field(default=_nowhere, repr=False)
+    expressions: Expressions = ()
+    from_jvm: Callable[[], Java] = field(default=_nowhere, repr=False)
 
     @property
     def java(self) -> Java:
         """The node in the JVM."""
-        return self._java()
+        return self.from_jvm()
+
+    @property
+    def child(self) -> "Node":
+        """The one node below."""
+        [only] = self.children
+        return only
 
     def nodes(self) -> Iterator["Node"]:
         """It, and the nodes below it."""
@@ -100,25 +103,109 @@ class Node:
                 if part.plan is not None:
                     yield from part.plan.with_subqueries()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it is no row, as what stands for the changes of a step."""
-        return self.kind == "LocalRelation" and not self.fields["data"]
-
-    @property
-    def expressions(self) -> list[Expression]:
-        """Its expressions, in the order in which it has them."""
-        return list(_expressions(tuple(self.fields.values())))
-
     def parts(self) -> Iterator[Expression]:
         """Its expressions, and what they are made of."""
         for each in self.expressions:
             yield from each.parts()
 
 
-def _expressions(value: Field) -> Iterator[Expression]:
-    if isinstance(value, Expression):
-        yield value
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _expressions(each)
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Project(Node):
+    """The rows with these columns."""
+
+    columns: Expressions
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Filter(Node):
+    """The rows for which the condition holds."""
+
+    condition: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Join(Node):
+    """Pairs of rows. `how` is the name of Spark's class; a condition of None holds for all."""
+
+    how: str
+    condition: Expression | None
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Aggregate(Node):
+    """A row of these columns for each value of the keys."""
+
+    keys: Expressions
+    columns: Expressions
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Window(Node):
+    """The rows with functions over partitions of them, by `keys`, in an order."""
+
+    calls: Expressions
+    keys: Expressions
+    order: Expressions
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Expand(Node):
+    """Several rows of each, one for each of the projections."""
+
+    projections: tuple[Expressions, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Generate(Node):
+    """The rows that a generator makes of each, with the columns `made`; `outer`: one at least."""
+
+    generator: Expression
+    outer: bool
+    made: Expressions
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Union(Node):
+    """All rows of several nodes."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Deduplicate(Node):
+    """One row of each value of the keys."""
+
+    keys: Expressions
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Sort(Node):
+    """The rows in an order."""
+
+    order: Expressions
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class GlobalLimit(Node):
+    """So many rows of all."""
+
+    count: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class LocalLimit(Node):
+    """So many rows of each partition."""
+
+    count: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Offset(Node):
+    """The rows but so many first ones."""
+
+    count: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class LocalRelation(Node):
+    """So many rows that are in the plan, or no row."""
+
+    rows: int | tuple[()]

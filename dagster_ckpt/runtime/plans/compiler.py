@@ -15,10 +15,24 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns
 from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
-from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, is_leaf, nodes
+from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
 from dagster_ckpt.runtime.catalyst.reader import read
+from dagster_ckpt.runtime.catalyst.values import (
+    Aggregate,
+    Deduplicate,
+    Expand,
+    Filter,
+    Generate,
+    GlobalLimit,
+    Java,
+    Join,
+    Node,
+    Project,
+    Union,
+    Window,
+)
 from dagster_ckpt.runtime.declared.moments import moment_in
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.constants import constants, one_row
@@ -68,20 +82,20 @@ def stream_of_sql(
         frame = dataframe_of(table, session) if isinstance(table, Stream) else table
         frame.createOrReplaceTempView(name)
 
-    def plan_by(catalyst: Catalyst) -> Node:
+    def plan_by(catalyst: Catalyst) -> Java:
         with query_errors(catalyst.views):
             return catalyst.of_sql(text)
 
     return _compiled(session, plan_by)
 
 
-def _compiled(session: SparkSession, plan_by: Callable[[Catalyst], Node]) -> Stream:
+def _compiled(session: SparkSession, plan_by: Callable[[Catalyst], Java]) -> Stream:
     with as_active(session), whole_texts(session):  # whose settings Spark's parser, planner and texts then have
         catalyst = Catalyst(session)
         return _stream_of_plan(catalyst, plan_by(catalyst))
 
 
-def _stream_of_plan(catalyst: Catalyst, plan: Node) -> Stream:
+def _stream_of_plan(catalyst: Catalyst, plan: Java) -> Stream:
     names = [name for name, _ in columns_of(plan.output())]
     if not names:
         raise InvalidPipelineError("the query has no column, so its table could not have its rows: select one")
@@ -89,21 +103,21 @@ def _stream_of_plan(catalyst: Catalyst, plan: Node) -> Stream:
         check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)
     watermarks = catalyst.watermarks_in(plan)
-    plan = catalyst.pruned(without_scalar_subqueries(catalyst, catalyst.rewritten(plan)))
-    if not plan.isStreaming():
+    rows = catalyst.read(catalyst.pruned(without_scalar_subqueries(catalyst, catalyst.rewritten(plan))))
+    if not rows.streams:
         raise InvalidPipelineError(
             "the query reads no stream, so its table would never change: read one, or make it an ordinary asset"
         )
-    return replace(Compiler(catalyst, plan).part(plan).table(names), ignored_watermarks=watermarks)
+    return replace(Compiler(catalyst, rows).part(rows).table(names), ignored_watermarks=watermarks)
 
 
-def _refuse_moment(catalyst: Catalyst, plan: Node) -> None:
+def _refuse_moment(catalyst: Catalyst, plan: Java) -> None:
     # Asked of the plan as it was written: the optimizer makes a constant of the time of day.
     for node in read(catalyst.session, plan, replaced=True).with_subqueries():
         for each in node.parts():
             found = moment_in(each)
             if found is not None:
-                with located(catalyst, each.java):
+                with located(catalyst, each):
                     raise InvalidPipelineError(
                         "each row would have to change as time goes by: compare columns, or have the time of day in a "
                         f"column of the source. found={found}"
@@ -115,93 +129,97 @@ class Compiler:
 
     def __init__(self, catalyst: Catalyst, plan: Node) -> None:
         self.catalyst, self._plan = catalyst, plan
-        self._steps: list[tuple[Node, Part]] = []
+        self._steps: list[tuple[Java, Part]] = []
 
     def part(self, node: Node) -> Part:
         """The rows of a node. Raises `InvalidPipelineError` for one that cannot be maintained."""
-        if not node.isStreaming() or is_leaf(node):
+        if not node.streams or not node.children:
             return self._leaf(node)
-        make = _MAKERS.get(self.catalyst.kind(node))
         with located(self.catalyst, node):
-            if make is None:
-                raise refused(self.catalyst.kind(node), str(node.nodeName()))
-            return make(self, node)
+            return self._part(node)
+
+    def _part(self, node: Node) -> Part:  # noqa: C901, PLR0911  (a case for each kind of node)
+        match node:
+            case Project(child=below):
+                return self._above(node, below, self.catalyst.projection([each.java for each in node.columns]))
+            case Filter():
+                return top_of(self, node) or self._filtered(node)
+            case Aggregate():
+                return aggregated(self, node)
+            case Join():
+                return self.once(node.java, lambda: join_parts(self, node))
+            case Window():
+                return self.once(node.java, lambda: over_partition(self, node))
+            case Union():
+                return self._united(node)
+            case Expand():
+                return self._expanded(node)
+            case Generate(child=below):
+                return self._above(node, below, lambda plan, _: self.catalyst.on(node.java, plan))
+            case Deduplicate():
+                return self.once(node.java, lambda: self._deduplicated(node))
+            case GlobalLimit():
+                return self.part(self.catalyst.read(limit_as_top(self.catalyst, node)))
+            case Node(kind=kind) if kind in _UNCHANGED:
+                return self.part(node.child)
+        raise refused(node.kind, str(node.java.nodeName()))
 
     def _leaf(self, node: Node) -> Part:
         """Rows that Spark reads, or those of a stream that the node stands for."""
-        output = tuple(each_of(node.output()))
-        number = self.catalyst.number_of(node)
+        output = self.catalyst.output_of(node)
+        number = self.catalyst.number_of(node.java) if node.kind == "LogicalRDD" else None
         stream = None if number is None else stream_of_number(self.catalyst.session, number)
         if stream is None:
-            return Part(self.catalyst, output, plan=node)
+            return Part(self.catalyst, output, plan=node.java)
         return Part(self.catalyst, output, stream=stream, attributes=output)
 
     def part_that_streams(self, node: Node) -> Part:
         """The rows of a node, or constants. Raises `InvalidPipelineError` for a table that does not stream."""
-        return self.part(node) if node.isStreaming() else constants(self, node)
+        return self.part(node) if node.streams else constants(self, node)
 
     @cached_property
     def one_row(self) -> Part:
         """One row, beside which constants stand."""
-        leaves = (each for each in nodes(self._plan) if each.isStreaming() and is_leaf(each))
+        leaves = (each for each in self._plan.nodes() if each.streams and not each.children)
         return one_row(self, next(leaves))
 
-    def once(self, node: Node, make: Callable[[Node], Part]) -> Part:
+    def once(self, node: Java, make: Callable[[], Part]) -> Part:
         """The part that `make` makes of a node, or that of an equal node, if there was one."""
-        catalyst, own = self.catalyst, tuple(each_of(node.output()))
         same = next((part for other, part in self._steps if node.sameResult(other)), None)
         if same is None:
-            part = make(node)
+            part = make()
             self._steps.append((node, part))
             return part
-        return same.projected(catalyst.standing_for(same.output, own), own)
+        own = tuple(each_of(node.output()))
+        return same.projected(self.catalyst.standing_for(same.output, own), own)
 
-    def below(self, node: Node) -> Part:
-        """The part of a node that changes no row."""
-        return self.part(node.child())
+    def _above(self, node: Node, below: Node, work: Work) -> Part:
+        """The rows of the node below with Spark's work on each."""
+        return self.part(below).then(work, self.catalyst.output_of(node))
 
-    def filtered(self, node: Node) -> Part:
-        """A filter, which may be one over a rank."""
-        found = top_of(self, node)
-        if found is not None:
-            return found
-        return self._above(node, lambda plan, _: self.catalyst.filtered(node.condition(), plan))
+    def _filtered(self, node: Filter) -> Part:
+        condition = node.condition.java
+        return self._above(node, node.child, lambda plan, _: self.catalyst.filtered(condition, plan))
 
-    def row_by_row(self, node: Node) -> Part:
-        """Spark's work on each row."""
-        return self._above(node, lambda plan, _: self.catalyst.on(node, plan))
-
-    def projected(self, node: Node) -> Part:
-        """Columns computed of a row."""
-        own = node.projectList()
-        return self._above(node, lambda plan, beside: self.catalyst.projected(own, beside, plan))
-
-    def expanded(self, node: Node) -> Part:
+    def _expanded(self, node: Expand) -> Part:
         """Several rows of each."""
-        catalyst, output = self.catalyst, list(each_of(node.output()))
-        projections = [list(each_of(each)) for each in each_of(node.projections())]
+        catalyst, output = self.catalyst, self.catalyst.output_of(node)
+        projections = [[each.java for each in columns] for columns in node.projections]
 
-        def work(plan: Node, beside: Columns) -> Node:
+        def work(plan: Java, beside: Columns) -> Java:
             along = list(each_of(beside))
             return catalyst.expanded([[*each, *along] for each in projections], [*output, *along], plan)
 
-        return self._above(node, work)
+        return self._above(node, node.child, work)
 
-    def limited(self, node: Node) -> Part:
-        """The first rows of all."""
-        return self.part(limit_as_top(self.catalyst, node))
-
-    def _above(self, node: Node, work: Work) -> Part:
-        return self.part(node.child()).then(work, tuple(each_of(node.output())))
-
-    def united(self, node: Node) -> Part:
+    def _united(self, node: Union) -> Part:
         """All rows of several nodes."""
-        catalyst, output = self.catalyst, list(each_of(node.output()))
-        parts = [self.part_that_streams(child) for child in each_of(node.children())]
+        catalyst, output = self.catalyst, self.catalyst.output_of(node)
+        parts = [self.part_that_streams(child) for child in node.children]
         if all(part.plan is not None for part in parts):
-            return Part(catalyst, tuple(output), plan=catalyst.on(node, *[part.plan for part in parts]))
+            return Part(catalyst, output, plan=catalyst.on(node.java, *[part.plan for part in parts]))
         # Rows of which the query reads no column have one by which they are rows.
-        stand = output or [catalyst.alias(catalyst.constant(1), "any").toAttribute()]
+        stand = list(output) or [catalyst.alias(catalyst.constant(1), "any").toAttribute()]
         read = [part.named(_as_types(catalyst, part.output, output)) for part in parts]
         names = [column_name(in_all(texts)) for texts in zip(*(each.names for each in read), strict=True)]
         places = {name: names.index(name) for name in sorted(names)}
@@ -217,16 +235,15 @@ class Compiler:
         part = Part(catalyst, (), stream=whole, attributes=tuple(attributes.values()))
         return part.projected(shown, output)
 
-    def deduplicated(self, node: Node) -> Part:
+    def _deduplicated(self, node: Deduplicate) -> Part:
         """One row of each key. Which one SQL leaves open: the least by its columns."""
-        catalyst, [child] = self.catalyst, each_of(node.children())
-        output, wanted = list(each_of(node.output())), {column_number(each) for each in each_of(node.keys())}
+        catalyst, output, wanted = self.catalyst, self.catalyst.output_of(node), {each.number for each in node.keys}
         collated = [each for each in output if catalyst.is_collated(each.dataType())]
         if collated and all(column_number(each) in wanted for each in output):
-            return self.part(catalyst.deduplicated(child))
+            return self.part(catalyst.read(catalyst.deduplicated(node.child.java)))
         keys = [part for each in collated if column_number(each) in wanted for part in Key(catalyst, each).columns()]
         plain = [part for each in collated for part in Key(catalyst, catalyst.without_collation(each)).columns()]
-        read = self.part(child).named([*keys, *plain, *output])
+        read = self.part(node.child).named([*keys, *plain, *output])
         leading = dict(zip(read.names, [*keys, *plain], strict=False))
         columns = RowColumns.of(catalyst, leading, output, read.names[len(keys) + len(plain) :])
         own = {column_number(each): columns.stand[column_number(each)] for each in output if each not in collated}
@@ -240,25 +257,8 @@ class Compiler:
         return part.projected(shown, output)
 
 
-def _as_types(catalyst: Catalyst, columns: Sequence[Expression], wanted: Sequence[Expression]) -> list[Expression]:
+def _as_types(catalyst: Catalyst, columns: Sequence[Java], wanted: Sequence[Java]) -> list[Java]:
     """Columns with the types of others, text by its bytes; a constant if there are none."""
     typed = (catalyst.cast(one, each.dataType()) for one, each in zip(columns, wanted, strict=True))
     cast = list(map(catalyst.without_collation, typed))
     return cast or [catalyst.constant(1)]
-
-
-_MAKERS: Mapping[str, Callable[[Compiler, Node], Part]] = {
-    **dict.fromkeys(_UNCHANGED, Compiler.below),
-    "Aggregate": aggregated,
-    "Deduplicate": lambda compiler, node: compiler.once(node, compiler.deduplicated),
-    "DeduplicateWithinWatermark": lambda compiler, node: compiler.once(node, compiler.deduplicated),
-    "Expand": Compiler.expanded,
-    "Filter": Compiler.filtered,
-    "Generate": Compiler.row_by_row,
-    "GlobalLimit": Compiler.limited,
-    "Join": lambda compiler, node: compiler.once(node, lambda join: join_parts(compiler, join)),
-    "Project": Compiler.projected,
-    "Union": Compiler.united,
-    "Window": lambda compiler, node: compiler.once(node, lambda window: over_partition(compiler, window)),
-}
-"""The nodes that can be maintained."""

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
-from dagster_ckpt.runtime.catalyst.catalyst import Node
-from dagster_ckpt.runtime.catalyst.query_plan import each_of
+from dagster_ckpt.runtime.catalyst.values import Node
 from dagster_ckpt.runtime.declared.stream import global_aggregate
 from dagster_ckpt.runtime.plans.parts import Part, types_of
 
@@ -15,13 +14,13 @@ if TYPE_CHECKING:
 
 def constants(compiler: "Compiler", plan: Node) -> Part:
     """The rows of a plan that does not stream. Raises `InvalidPipelineError` for one that reads a table."""
-    catalyst, output = compiler.catalyst, tuple(each_of(plan.output()))
+    catalyst = compiler.catalyst
     if not catalyst.is_constant(plan):
-        columns = ", ".join(str(each.name()) for each in output)
         raise InvalidPipelineError(
             "rows of a table that does not stream would be added once more in each epoch: read the table as a "
-            f"stream. found={plan.nodeName()}, columns={columns}"
+            f"stream. found={plan.java.nodeName()}, columns={', '.join(name for name, _ in plan.output)}"
         )
+    output = catalyst.output_of(plan)
     inline = catalyst.expressions.Inline(catalyst.constants_of(plan))
     own = catalyst.projection(output)
     return compiler.one_row.then(lambda below, beside: own(catalyst.generated(inline, output, below), beside), output)
@@ -30,7 +29,7 @@ def constants(compiler: "Compiler", plan: Node) -> Part:
 def one_row(compiler: "Compiler", leaf: Node) -> Part:
     """One row that is there from the first epoch on: that of an aggregate, as in SQL, here of no rows of the leaf."""
     catalyst = compiler.catalyst
-    nothing = compiler.part(catalyst.filtered(catalyst.constant(False), leaf))
+    nothing = compiler.part(catalyst.read(catalyst.filtered(catalyst.constant(False), leaf.java)))
     column = catalyst.null_of(catalyst.type_of("boolean"))
     made = global_aggregate(nothing.columns([column], ["v0"]), {"a0": agg.count("v0")})
     [type_] = types_of(made, 1)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
-from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of
+from dagster_ckpt.runtime.catalyst.values import Aggregate, Java, Node, Project
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate, rows_of
 from dagster_ckpt.runtime.plans.aggregates import Call, call_of
 from dagster_ckpt.runtime.plans.keys import Key, is_never_null
@@ -22,24 +23,24 @@ if TYPE_CHECKING:
     from dagster_ckpt.runtime.plans.compiler import Compiler
 
 
-def aggregated(compiler: "Compiler", node: Node) -> Part:
+def aggregated(compiler: "Compiler", node: Aggregate) -> Part:
     """Aggregates of groups, and what is computed of them."""
     catalyst = compiler.catalyst
-    grouping, calls, results, below = catalyst.aggregate_of(node)
-    grouping = in_canonical_order(catalyst, grouping, below)
-    calls = in_canonical_order(catalyst, calls, below)
-    groups = catalyst.groups(grouping, calls, below)
-    part = compiler.once(groups, lambda _: _groups(compiler, groups, grouping, calls, below))
+    grouping, calls, results = catalyst.aggregate_of(node.java)
+    grouping = in_canonical_order(catalyst, grouping, node.child.output)
+    calls = in_canonical_order(catalyst, calls, node.child.output)
+    groups = catalyst.groups(grouping, calls, node.child.java)
+    part = compiler.once(groups, lambda: _groups(compiler, groups, grouping, calls, node.child))
     wanted = [*grouping, *(call.resultAttribute() for call in calls)]
     part = part.projected(catalyst.standing_for(part.output, wanted), wanted)
-    return part.projected(results, tuple(each_of(node.output())))
+    return part.projected(results, catalyst.output_of(node))
 
 
 def _groups(
-    compiler: "Compiler", node: Node, grouping: Sequence[Expression], calls: Sequence[Expression], below: Node
+    compiler: "Compiler", groups: Java, grouping: Sequence[Expression], calls: Sequence[Expression], below: Node
 ) -> Part:
     """A row for each group: its key, then the results of the calls; the distinct keys if there are none."""
-    catalyst, output = compiler.catalyst, tuple(each_of(node.output()))
+    catalyst, output = compiler.catalyst, tuple(each_of(groups.output()))
     keys, called = _Keys(catalyst, grouping, below), [_called(catalyst, call) for call in calls]
     arguments = [each for call in called for each in call.arguments]
     read = compiler.part(below).named([*keys.columns, *arguments, *keys.shown()])
@@ -128,12 +129,14 @@ class _Keys:
             for key, own in zip(self._keys, of_keys, strict=True)
             if len(own) == 1 and not key.is_collated  # of texts that are one key other values may be made
         }
-        defined = self._catalyst.definitions(self._below)
+        below = self._below.columns if isinstance(self._below, Project) else ()
+        defined = {each.number: each.value for each in below if each.kind == "Alias"}
         for key, own in zip(self._keys, of_keys, strict=True):
             made_of = defined.get(column_number(key.expression))
-            if made_of is None or not made_of.deterministic():
+            if made_of is None or not made_of.deterministic:
                 continue
-            read = {number for _, number in columns_of(made_of.references().toSeq())}
+            columns = (part.number for part in made_of.parts() if part.kind == "AttributeReference")
+            read = {number for number in columns if number is not None}
             if read <= plain.keys():
                 yield Dependency(frozenset(plain[number] for number in read), frozenset(own))
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
-from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.query_plan import column_number
+from dagster_ckpt.runtime.catalyst.values import Join, Node
 from dagster_ckpt.runtime.plans.exact_texts import has_exact_text, text_of, value_of
 from dagster_ckpt.runtime.plans.table_keys import Dependency
 
@@ -73,14 +74,13 @@ class RowColumns:
         return [catalyst.shown(self.attributes[self.stand[column_number(each)]], each) for each in output]
 
 
-def meets_all(catalyst: Catalyst, join: Node) -> bool:
+def meets_all(catalyst: Catalyst, join: Join) -> bool:
     """Whether each row of either side of a join is compared with all of the other: no key is equal.
 
     Not where a side is one row at most, or constants.
     """
-    left_keys, _, _ = catalyst.equi_join_of(join)
-    sides = list(each_of(join.children()))
-    return not left_keys and not any(catalyst.has_at_most(1, each) or not each.isStreaming() for each in sides)
+    left_keys, _, _ = catalyst.equi_join_of(join.java)
+    return not left_keys and not any(not each.streams or catalyst.has_at_most(1, each.java) for each in join.children)
 
 
 def is_column(catalyst: Catalyst, expression: Expression) -> bool:
@@ -103,9 +103,9 @@ def is_never_null(attribute: Expression, rows: Node) -> bool:
     if not is_time_window(attribute):
         return False
     number = column_number(attribute)
-    while rows.children().size() == 1:
-        [rows] = each_of(rows.children())
-        if number not in {each for _, each in columns_of(rows.output())}:
+    while len(rows.children) == 1:
+        rows = rows.child
+        if number not in {each for _, each in rows.output}:
             return True
     return False
 

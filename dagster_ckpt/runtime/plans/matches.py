@@ -3,27 +3,28 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
+from dagster_ckpt.runtime.catalyst.values import Java, Join
 from dagster_ckpt.runtime.plans.keys import FLOATS
 
 if TYPE_CHECKING:
     from dagster_ckpt.runtime.plans.compiler import Compiler
 
 
-def beside_matches(compiler: "Compiler", node: Node, kind: str) -> Node:
+def beside_matches(compiler: "Compiler", node: Join) -> Java:
     """A join that asks more of a pair than equal keys, by the pairs that match and the rows that are in none.
 
     Rows that are equal have the same matches, so each distinct row is known with the number of its matches.
     """
-    catalyst = compiler.catalyst
-    left, right = each_of(node.children())
-    condition = catalyst.optional(node.condition())
+    catalyst, kind = compiler.catalyst, node.how
+    left, right = (each.java for each in node.children)
+    condition = None if node.condition is None else node.condition.java
     ours, theirs = list(each_of(left.output())), list(each_of(right.output()))
     left, right = _with_a_column(catalyst, left), _with_a_column(catalyst, right)
-    pairs, wanted = catalyst.joined(left, right, "Inner", condition), list(each_of(node.output()))
+    pairs, wanted = catalyst.joined(left, right, "Inner", condition), catalyst.output_of(node)
     collated = any(catalyst.is_collated(each.dataType()) for each in ours)  # such rows are not equal in all they have
-    if kind == "LeftSemi" and not (collated or any(compiler.part_that_streams(each).changes for each in (left, right))):
+    if kind == "LeftSemi" and not (collated or any(compiler.part_that_streams(each).changes for each in node.children)):
         # A row that has a match keeps it. So its rows only come, which what follows can do with less.
         own = list(each_of(left.output()))
         matched, same = catalyst.distinct(own, pairs)
@@ -40,14 +41,14 @@ def beside_matches(compiler: "Compiler", node: Node, kind: str) -> Node:
     return catalyst.united(*branches)
 
 
-def _with_a_column(catalyst: Catalyst, side: Node) -> Node:
+def _with_a_column(catalyst: Catalyst, side: Java) -> Java:
     """The rows of a side; if the query reads none of its columns, with one by which they are rows."""
     if not side.output().isEmpty():
         return side
     return catalyst.project([catalyst.alias(catalyst.constant(1), "any")], side)
 
 
-def _by_matches(catalyst: Catalyst, side: Node, pairs: Node, *, matched: bool) -> Node:
+def _by_matches(catalyst: Catalyst, side: Java, pairs: Java, *, matched: bool) -> Java:
     """The rows of a side that are in a pair, or (not `matched`) in none, each as often as it is there.
 
     For each distinct row this counts how often it is there, and how many pairs have it.
@@ -67,8 +68,8 @@ def _by_matches(catalyst: Catalyst, side: Node, pairs: Node, *, matched: bool) -
 
 
 def _counted(
-    catalyst: Catalyst, own: Sequence[Expression], side: Node, pairs: Node
-) -> tuple[list[Expression], Expression, Expression, Node]:
+    catalyst: Catalyst, own: Sequence[Expression], side: Java, pairs: Java
+) -> tuple[list[Expression], Expression, Expression, Java]:
     """The columns of distinct rows, how often each is there, how many pairs have it, and the plan with all of that."""
     yes, text = catalyst.constant(True), catalyst.type_of("string")
     no = catalyst.null_of(yes.dataType())
@@ -89,10 +90,10 @@ def _counted(
     return keys, rows.toAttribute(), matches.toAttribute(), counted
 
 
-def with_flag(catalyst: Catalyst, node: Node) -> Node:
+def with_flag(catalyst: Catalyst, node: Join) -> Java:
     """Each row of the left, and whether it has a match: those that have one, and those that have none."""
-    left, right = each_of(node.children())
-    condition, flag = catalyst.optional(node.condition()), node.joinType().exists()
+    left, right = (each.java for each in node.children)
+    condition, flag = None if node.condition is None else node.condition.java, node.java.joinType().exists()
     own = list(each_of(left.output()))
     branches = []
     for how, value in (("LeftSemi", True), ("LeftAnti", False)):
@@ -101,10 +102,10 @@ def with_flag(catalyst: Catalyst, node: Node) -> Node:
     return catalyst.united(*branches)
 
 
-def not_in(catalyst: Catalyst, node: Node, ours: Expression, theirs: Expression) -> Node:
+def not_in(catalyst: Catalyst, node: Join, ours: Expression, theirs: Expression) -> Java:
     """`ours NOT IN (theirs)`: rows without a match, if no value of the right is null; all rows, if there is none."""
     expressions = catalyst.expressions
-    left, right = each_of(node.children())
+    left, right = (each.java for each in node.children)
     rows, known, counted = catalyst.counted(theirs, right)
     nothing = expressions.EqualTo(rows, catalyst.cast(catalyst.constant(0), rows.dataType()))
     # All rows of the left meet this one row, so it has what they ask of it, which seldom changes, and not the counts.

@@ -9,8 +9,23 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.top.top import COUNT_MAX
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of, nodes
+from dagster_ckpt.runtime.catalyst.values import (
+    Aggregate,
+    Expression,
+    Filter,
+    GlobalLimit,
+    Java,
+    Join,
+    LocalLimit,
+    Node,
+    Offset,
+    Project,
+    Sort,
+    Union,
+    Window,
+)
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.exact_texts import NESTED
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column, meets_all
@@ -29,94 +44,100 @@ _RANK, _NO_ORDER = "rank()", "any()"
 _TIES: Mapping[str, Ties] = {"RowNumber": "rows", "Rank": "rank", "DenseRank": "dense_rank"}
 
 
-def top_of(compiler: "Compiler", node: Node) -> Part | None:
+def top_of(compiler: "Compiler", node: Filter) -> Part | None:
     """The filter over a rank with a bound as the first rows of each key; None: it is another filter."""
-    catalyst = compiler.catalyst
-    [window] = each_of(node.children())
-    if catalyst.kind(window) != "Window":
+    catalyst, window = compiler.catalyst, node.child
+    if not isinstance(window, Window):
         return None
-    calls = _calls_of(catalyst, window)
+    calls = _calls_of(window)
     if len(calls) != 1:
         return None
-    ties = _TIES.get(catalyst.kind(calls[0].child().windowFunction()))
+    [call] = calls
+    ties = _TIES.get(_function_of(call).kind)
     if ties is None:
         return None
-    bound = _bound(catalyst, node.condition(), calls[0].toAttribute())
+    bound = _bound(node.condition, call.number)
     if bound is None or not 1 <= bound <= COUNT_MAX:
         return None  # `over` has all ranks
-    part = _first_rows(compiler, window, calls[0], bound, ties)
-    return part.then(lambda plan, _: catalyst.filtered(node.condition(), plan), tuple(each_of(node.output())))
+    part, condition = _first_rows(compiler, window, call, bound, ties), node.condition.java
+    return part.then(lambda plan, _: catalyst.filtered(condition, plan), catalyst.output_of(node))
 
 
-def _calls_of(catalyst: Catalyst, window: Node) -> list[Expression]:
+def _calls_of(window: Window) -> list[Expression]:
     """The functions of a window. In a LATERAL subquery Spark has columns of the rows outside among them."""
-    return [each for each in each_of(window.windowExpressions()) if catalyst.kind(each) == "Alias"]
+    return [each for each in window.calls if each.kind == "Alias"]
 
 
-def limit_as_top(catalyst: Catalyst, node: Node) -> Node:
+def _function_of(call: Expression) -> Expression:
+    """The function that is called over a window."""
+    return call.value.children[0]
+
+
+def limit_as_top(catalyst: Catalyst, node: GlobalLimit) -> Java:
     """ORDER BY ... LIMIT n as a filter over row numbers; of constants, as in EXISTS, so too: it matters how many."""
-    below, above, skipped, count = node.child(), [], 0, int(node.limitExpr().value())
-    if count == 0 or (catalyst.kind(below) == "LocalLimit" and catalyst.has_at_most(count, below.child())):
+    below, above, skipped, count = node.child, list[Node](), 0, _count(node)
+    if count == 0 or (isinstance(below, LocalLimit) and catalyst.has_at_most(count, below.child.java)):
         return _all_or_none(catalyst, below, count)
-    while catalyst.kind(below) in ("LocalLimit", "Offset", "Project"):
-        if catalyst.kind(below) == "Project":
+    while isinstance(below, LocalLimit | Offset | Project):
+        if isinstance(below, Project):
             above.append(below)
-        elif catalyst.kind(below) == "Offset":
-            skipped += int(below.offsetExpr().value())
-        below = below.child()
-    if catalyst.kind(below) == "Sort":
-        kept = _numbered_rows(catalyst, list(each_of(below.order())), below.child(), skipped, skipped + count)
+        elif isinstance(below, Offset):
+            skipped += _count(below)
+        below = below.child
+    if isinstance(below, Sort):
+        kept = _numbered_rows(catalyst, [each.java for each in below.order], below.child.java, skipped, skipped + count)
     else:
-        rows = _without_local_limits(catalyst, above.pop() if above else below)
-        if _constants(catalyst, rows) is None:
+        rows = above.pop() if above else below
+        if _constants(rows) is None:
             raise _any_rows()
+        plain = _without_local_limits(catalyst, rows)
         if (skipped, count) == (0, 1):
-            kept = catalyst.deduplicated(rows)
+            kept = catalyst.deduplicated(plain)
         else:
-            order = [catalyst.ascending(each) for each in each_of(rows.output())]
-            kept = _numbered_rows(catalyst, order, rows, skipped, skipped + count)
+            order = [catalyst.ascending(each) for each in each_of(plain.output())]
+            kept = _numbered_rows(catalyst, order, plain, skipped, skipped + count)
     for project in reversed(above):
-        kept = catalyst.on(project, kept)
+        kept = catalyst.on(project.java, kept)
     return kept
 
 
-def _all_or_none(catalyst: Catalyst, node: Node, count: int) -> Node:
-    while catalyst.kind(node) in ("LocalLimit", "Offset"):
-        node = node.child()
-    return node if count else catalyst.filtered(catalyst.constant(False), node)
+def _count(node: GlobalLimit | LocalLimit | Offset) -> int:
+    assert node.count.constant is not None, "Spark has folded it"
+    return node.count.constant
+
+
+def _all_or_none(catalyst: Catalyst, node: Node, count: int) -> Java:
+    while isinstance(node, LocalLimit | Offset):
+        node = node.child
+    return node.java if count else catalyst.filtered(catalyst.constant(False), node.java)
 
 
 def _any_rows() -> InvalidPipelineError:
     return InvalidPipelineError("LIMIT without ORDER BY may give any rows: say which by ORDER BY. found=LIMIT")
 
 
-def without_limit(catalyst: Catalyst, node: Node, keys: Sequence[Expression]) -> Node:
+def without_limit(catalyst: Catalyst, node: Node, keys: Sequence[Java]) -> Node:
     """Of rows of which it matters only whether there are any with these keys: without a LIMIT for each such key."""
-    kind = catalyst.kind(node)
-    if kind in ("GlobalLimit", "LocalLimit") and int(node.limitExpr().value()) > 0 and not keys:
-        return without_limit(catalyst, node.child(), keys)
-    if kind == "Project":
-        below = without_limit(catalyst, node.child(), keys)
-        return node if below is node.child() else catalyst.on(node, below)
-    if kind != "Filter" or catalyst.kind(node.child()) != "Window":
-        return node
-    window = node.child()
-    calls = _calls_of(catalyst, window)
-    by_keys = _columns_in(catalyst, keys) <= _columns_in(catalyst, list(each_of(window.partitionSpec())))
-    if window.orderSpec().size() or len(calls) != 1 or not by_keys:
-        return node
-    [number] = calls
-    bound = _bound(catalyst, node.condition(), number.toAttribute())
-    some = catalyst.kind(node.condition()) == "LessThanOrEqual" and bound is not None and bound > 0
-    return window.child() if some else node
+    match node:
+        case GlobalLimit() | LocalLimit() if _count(node) > 0 and not keys:
+            return without_limit(catalyst, node.child, keys)
+        case Project():
+            below = without_limit(catalyst, node.child, keys)
+            return node if below is node.child else catalyst.read(catalyst.on(node.java, below.java))
+        case Filter(child=Window() as window) if not window.order and len(calls := _calls_of(window)) == 1:
+            there = {part.number for key in window.keys for part in key.parts() if part.kind == "AttributeReference"}
+            bound = _bound(node.condition, calls[0].number)
+            some = node.condition.kind == "LessThanOrEqual" and bound is not None and bound > 0
+            return window.child if some and _columns_in(catalyst, keys) <= there else node
+    return node
 
 
-def _columns_in(catalyst: Catalyst, expressions: Sequence[Expression]) -> set[int]:
+def _columns_in(catalyst: Catalyst, expressions: Sequence[Java]) -> set[int]:
     parts = (part for each in expressions for part in nodes(each))
     return {column_number(part) for part in parts if is_column(catalyst, part)}
 
 
-def _numbered_rows(catalyst: Catalyst, order: Sequence[Expression], rows: Node, after: int, upto: int) -> Node:
+def _numbered_rows(catalyst: Catalyst, order: Sequence[Java], rows: Java, after: int, upto: int) -> Java:
     """The rows behind the first `after` in an order, up to the number `upto`."""
     window = catalyst.numbered(order, rows)
     [number] = [each.toAttribute() for each in each_of(window.windowExpressions())]
@@ -126,39 +147,39 @@ def _numbered_rows(catalyst: Catalyst, order: Sequence[Expression], rows: Node, 
     return catalyst.project(list(each_of(rows.output())), catalyst.filtered(condition, window))
 
 
-def _without_local_limits(catalyst: Catalyst, node: Node) -> Node:
+def _without_local_limits(catalyst: Catalyst, node: Node) -> Java:
     """The plan without limits that Spark has brought below one, into the sides of a union too."""
-    kind = catalyst.kind(node)
-    if kind == "LocalLimit":
-        return _without_local_limits(catalyst, node.child())
-    if kind == "Union":
-        return catalyst.on(node, *(_without_local_limits(catalyst, each) for each in each_of(node.children())))
-    return node
+    match node:
+        case LocalLimit():
+            return _without_local_limits(catalyst, node.child)
+        case Union():
+            return catalyst.on(node.java, *(_without_local_limits(catalyst, each) for each in node.children))
+    return node.java
 
 
-def _constants(catalyst: Catalyst, rows: Node) -> list[str] | None:
+def _constants(rows: Node) -> list[str] | None:
     """The constants that every row has, as SQL; None: rows may have others."""
-    kind = catalyst.kind(rows)
-    if kind == "Union":
-        first, *others = (_constants(catalyst, each) for each in each_of(rows.children()))
-        return first if all(each == first for each in others) else None
-    if kind not in ("Aggregate", "Project"):
-        return None
-    columns = list(each_of(rows.projectList() if kind == "Project" else rows.aggregateExpressions()))
-    if not all(catalyst.kind(each) == "Alias" and each.child().foldable() for each in columns):
-        return None
-    return [str(each.child().sql()) for each in columns]
+    match rows:
+        case LocalLimit():
+            return _constants(rows.child)
+        case Union():
+            first, *others = map(_constants, rows.children)
+            return first if all(each == first for each in others) else None
+        case Aggregate() | Project() if all(each.kind == "Alias" for each in rows.columns):
+            values = [each.value.java for each in rows.columns]
+            return [str(each.sql()) for each in values] if all(each.foldable() for each in values) else None
+    return None
 
 
-def over_partition(compiler: "Compiler", node: Node) -> Part:
+def over_partition(compiler: "Compiler", node: Window) -> Part:
     """Functions over a partition as a step."""
     catalyst = compiler.catalyst
-    calls = _calls_of(catalyst, node)
+    calls = [each.java for each in _calls_of(node)]
     if not calls:  # in a LATERAL subquery, if the query reads none of them
-        return compiler.below(node).then(lambda plan, _: plan, tuple(each_of(node.output())))
-    plainer = in_plainer_functions(catalyst, node, calls)
+        return compiler.part(node.child).then(lambda plan, _: plan, catalyst.output_of(node))
+    plainer = in_plainer_functions(catalyst, node.java, calls)
     if plainer is not None:
-        return compiler.part(plainer)
+        return compiler.part(catalyst.read(plainer))
     arguments = []
     for named in calls:
         with located(catalyst, named.child()):
@@ -183,7 +204,7 @@ def over_partition(compiler: "Compiler", node: Node) -> Part:
         *catalyst.standing_for(cast, [each.toAttribute() for each in calls]),
     ]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), *results.values()))
-    return part.projected(own, tuple(each_of(node.output())))
+    return part.projected(own, catalyst.output_of(node))
 
 
 def _name_of(function: Over) -> str:
@@ -196,16 +217,14 @@ def _name_of(function: Over) -> str:
     return column_name(f"{function.function}({', '.join([*filter(None, [function.column]), *options])})")
 
 
-def order_of(catalyst: Catalyst, term: Expression) -> Iterator[tuple[Expression, str]]:
+def order_of(catalyst: Catalyst, term: Java) -> Iterator[tuple[Java, str]]:
     """The columns of a term of ORDER BY, each with its direction: of a struct its fields, where null is the least."""
     ascends = catalyst.kind(term.direction()) == "Ascending"
     nulls_first = catalyst.kind(term.nullOrdering()) == "NullsFirst"
     yield from _ordered(catalyst, term.child(), ascends=ascends, nulls_first=nulls_first)
 
 
-def _ordered(
-    catalyst: Catalyst, column: Expression, *, ascends: bool, nulls_first: bool
-) -> Iterator[tuple[Expression, str]]:
+def _ordered(catalyst: Catalyst, column: Java, *, ascends: bool, nulls_first: bool) -> Iterator[tuple[Java, str]]:
     direction = "asc" if ascends else "desc"
     name = str(column.dataType().typeName())
     if name in ("array", "map", "variant"):
@@ -233,15 +252,14 @@ class _Rows:
     by: tuple[str, ...]
     more: tuple[str, ...]
     columns: RowColumns
-    output: tuple[Expression, ...]
+    output: tuple[Java, ...]
 
     @classmethod
-    def of(cls, compiler: "Compiler", window: Node, more: Sequence[Expression] = ()) -> "_Rows":
-        catalyst = compiler.catalyst
-        [child] = each_of(window.children())
-        keys = [column for each in each_of(window.partitionSpec()) for column in Key(catalyst, each).columns()]
-        terms = [term for each in each_of(window.orderSpec()) for term in order_of(catalyst, each)]
-        output = tuple(each_of(child.output()))
+    def of(cls, compiler: "Compiler", window: Window, more: Sequence[Java] = ()) -> "_Rows":
+        catalyst, child = compiler.catalyst, window.child
+        keys = [column for each in window.keys for column in Key(catalyst, each.java).columns()]
+        terms = [term for each in window.order for term in order_of(catalyst, each.java)]
+        output = catalyst.output_of(child)
         ordered = [column for column, _ in terms]
         read = compiler.part(child).named([*keys, *ordered, *more, *output])
         names = iter(read.names)
@@ -277,21 +295,21 @@ class _Rows:
         return rows.key_by(*self.keys) if self.keys else rows
 
 
-def _has_own_order(catalyst: Catalyst, column: Expression) -> bool:
+def _has_own_order(catalyst: Catalyst, column: Java) -> bool:
     """Whether a step orders rows by the column as it is."""
     type_ = column.dataType()
     return str(type_.typeName()) not in NESTED and not catalyst.is_collated(type_)
 
 
-def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int, ties: Ties) -> Part:
+def _first_rows(compiler: "Compiler", window: Window, call: Expression, bound: int, ties: Ties) -> Part:
     catalyst, ordered = compiler.catalyst, _in_order_of_sort(compiler.catalyst, window)
-    if bound == 1 and not window.orderSpec().size():  # ORDER BY ... LIMIT 1 in a subquery, for each row outside
-        _refuse_as_of(compiler, ordered.child())
+    if bound == 1 and not window.order:  # ORDER BY ... LIMIT 1 in a subquery, for each row outside
+        _refuse_as_of(compiler, ordered.child)
     rows = _Rows.of(compiler, ordered)
     if not rows.by:  # LIMIT in a subquery, for each row outside
         raise _any_rows()
     made = rows.stream().top(bound, rows.by, ties=ties, rank=_RANK)
-    rank = call.toAttribute()
+    rank = call.java.toAttribute()
     shown, own = rows.columns.shown(catalyst, rows.output), [*rows.output, rank]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), rank))
     return part.projected([*shown, rank], own)
@@ -299,55 +317,57 @@ def _first_rows(compiler: "Compiler", window: Node, call: Expression, bound: int
 
 def _refuse_as_of(compiler: "Compiler", rows: Node) -> None:
     """Raise `InvalidPipelineError` where each row outside would meet every row of a stream that grows."""
-    catalyst = compiler.catalyst
-    while catalyst.kind(rows) in ("Project", "Filter"):
-        rows = rows.child()
-    if catalyst.kind(rows) != "Join" or not meets_all(catalyst, rows):
+    while isinstance(rows, Project | Filter):
+        rows = rows.child
+    if not isinstance(rows, Join) or not meets_all(compiler.catalyst, rows):
         return
-    if any(compiler.part_that_streams(each).changes for each in each_of(rows.children())):
+    if any(compiler.part_that_streams(each).changes for each in rows.children):
         return
-    condition = catalyst.optional(rows.condition())
-    with located(catalyst, rows if condition is None else condition):
+    with located(compiler.catalyst, rows if rows.condition is None else rows.condition):
         raise InvalidPipelineError(
             "the newest row up to each row's time would compare it with all rows of a stream that grows: join by equal "
             "keys and within a time, such as p.sku = o.sku AND p.at BETWEEN o.at - INTERVAL 7 DAYS AND o.at, and keep "
             "row_number() OVER (PARTITION BY o.id ORDER BY p.at DESC) = 1. "
-            f"found=ORDER BY ... LIMIT 1 where {'' if condition is None else condition.sql()}"
+            f"found=ORDER BY ... LIMIT 1 where {'' if rows.condition is None else rows.condition.java.sql()}"
         )
 
 
-def _in_order_of_sort(catalyst: Catalyst, window: Node) -> Node:
+def _in_order_of_sort(catalyst: Catalyst, window: Window) -> Window:
     """The window in the order of a sort below it.
 
     Of ORDER BY ... LIMIT in a subquery for each row outside, Spark leaves the sort below where the result lacks its
     columns.
     """
-    projects, below = [], window.child()
-    while catalyst.kind(below) == "Project":
+    projects, below = list[Project](), window.child
+    while isinstance(below, Project):
         projects.append(below)
-        below = below.child()
-    if window.orderSpec().size() or catalyst.kind(below) != "Sort":
+        below = below.child
+    if window.order or not isinstance(below, Sort):
         return window
-    order, rows = list(each_of(below.order())), below.child()
-    columns = _columns_in(catalyst, order)
+    columns = {part.number for each in below.order for part in each.parts() if part.kind == "AttributeReference"}
+    rows = below.child.java
     for project in reversed(projects):
-        kept = list(each_of(project.projectList()))
-        there = {column_number(each) for each in kept}
+        there = {each.number for each in project.columns}
         more = [each for each in each_of(rows.output()) if column_number(each) in columns - there]
-        rows = catalyst.project([*kept, *more], rows)
-    return catalyst.window(_calls_of(catalyst, window), list(each_of(window.partitionSpec())), order, rows)
+        rows = catalyst.project([*(each.java for each in project.columns), *more], rows)
+    calls, keys, order = ([each.java for each in some] for some in (_calls_of(window), window.keys, below.order))
+    made = catalyst.read(catalyst.window(calls, keys, order, rows))
+    assert isinstance(made, Window), "it was built as one"
+    return made
 
 
-def _bound(catalyst: Catalyst, condition: Expression, rank: Expression) -> int | None:
-    """The greatest rank that the condition lets through; None: it sets none."""
-    kind = catalyst.kind(condition)
-    if kind == "And":
-        found = [_bound(catalyst, each, rank) for each in each_of(condition.children())]
-        given = [each for each in found if each is not None]
-        return min(given) if given else None
-    if kind not in ("LessThan", "LessThanOrEqual", "EqualTo"):
-        return None
-    left, right = each_of(condition.children())
-    if not left.semanticEquals(rank) or catalyst.kind(right) != "Literal":
-        return None
-    return int(right.value()) - (kind == "LessThan")
+def _bound(condition: Expression, rank: int | None) -> int | None:
+    """The greatest rank that the condition lets through, by Spark's number of it; None: it sets none."""
+    match condition:
+        case Expression(kind="And", children=[one, other]):
+            given = [each for each in (_bound(one, rank), _bound(other, rank)) if each is not None]
+            return min(given) if given else None
+        case Expression(
+            kind="LessThan" | "LessThanOrEqual" | "EqualTo" as kind,
+            children=[
+                Expression(kind="AttributeReference", number=number),
+                Expression(kind="Literal", constant=int(most)),
+            ],
+        ) if number == rank:
+            return most - (kind == "LessThan")
+    return None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.catalyst.query_plan import each_of, nodes
+from dagster_ckpt.runtime.catalyst.values import Java, Join
 from dagster_ckpt.runtime.plans.refusals import located, refused
 
 _SEVERAL = "a subquery that stands for one value gave several rows"
@@ -33,11 +34,11 @@ def _parted(catalyst: Catalyst, node: Node) -> Node | None:
 
     Its value is one for all groups, and no key of theirs: it is joined with the groups, not with the rows.
     """
-    grouping, calls, results, below = catalyst.aggregate_of(node)
+    grouping, calls, results = catalyst.aggregate_of(node)
     if not any(_streams(catalyst, part) for each in results for part in nodes(each)):
         return None
     keys = [each.child() if catalyst.kind(each) == "Alias" else each for each in grouping]
-    groups = catalyst.groups(keys, calls, below)
+    groups = catalyst.groups(keys, calls, node.child())
     wanted = [*grouping, *(call.resultAttribute() for call in calls)]
     named = catalyst.project(catalyst.standing_for(each_of(groups.output()), wanted), groups)
     return catalyst.project(results, named)
@@ -136,9 +137,9 @@ _MAKERS: Mapping[str, Callable[[_Hoisted, Node], Node]] = {
 }
 
 
-def of_single_join(catalyst: Catalyst, node: Node, ours: Sequence[Expression], theirs: Sequence[Expression]) -> Node:
+def of_single_join(catalyst: Catalyst, node: Join, ours: Sequence[Expression], theirs: Sequence[Expression]) -> Java:
     """The join of rows with the one row that a subquery gives for each, by equal keys, where none is no value."""
-    left, right = each_of(node.children())
+    left, right = (each.java for each in node.children)
     rows, counted = catalyst.with_count(theirs, right)
     pairs = catalyst.joined(left, counted, "LeftOuter", catalyst.all_equal(ours, theirs))
     theirs_now = list(each_of(right.output()))

@@ -14,9 +14,20 @@ from dataclasses import dataclass
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.plan_text import PYTHON_FUNCTIONS, Labels, in_pieces, node_line
-from dagster_ckpt.runtime.catalyst.query_plan import columns_of
 from dagster_ckpt.runtime.catalyst.reader import with_texts
-from dagster_ckpt.runtime.catalyst.values import Expression, Java, Node
+from dagster_ckpt.runtime.catalyst.values import (
+    Aggregate,
+    Expand,
+    Expression,
+    Filter,
+    Generate,
+    Java,
+    Join,
+    LocalRelation,
+    Node,
+    Project,
+    Window,
+)
 
 _WORD = re.compile(r"[^\W_]\w*")
 _NAME_CHARS, _DIGEST_CHARS = 64, 10
@@ -78,13 +89,13 @@ def name_of_pair(mine: str, theirs: str) -> str:
     return mine if mine == theirs and _WORD.fullmatch(mine) else column_name(f"{mine} = {theirs}")
 
 
-def in_canonical_order(catalyst: Catalyst, expressions: Sequence[Java], below: Java) -> list[Java]:
-    """Expressions over the rows of a node in an order that follows from what they compute, not from the query."""
+def in_canonical_order(catalyst: Catalyst, expressions: Sequence[Java], below: Sequence[tuple[str, int]]) -> list[Java]:
+    """Expressions over rows with the columns `below`, in an order that follows from what they compute."""
     if len(expressions) < 2:
         return list(expressions)
     node, other = with_texts(catalyst.session, catalyst.aggregate(expressions, [], catalyst.no_rows))
     texts, without = ([each.text for each in one.expressions] for one in (node, other))
-    names = {number: name for name, number in columns_of(below.output())}
+    names = {number: name for name, number in below}
     places = {number: f"c{place}" for place, number in enumerate(names)}
     labels = Labels(_function_types(node), names, places)
     keys = [labels.text(in_pieces(*each, names)) for each in zip(texts, without, strict=True)]
@@ -116,7 +127,8 @@ class _Texts:
             yield from self._above(node, other)
         else:
             sides = ", ".join(f"({'; '.join(lines)})" for lines in below)
-            yield f"{node.kind.upper()} {self._pairs(node, other) if node.kind == 'Join' else ''}{sides}"
+            pairs = self._pairs(node, other) if isinstance(node, Join) and isinstance(other, Join) else ""
+            yield f"{node.kind.upper()} {pairs}{sides}"
             if node.kind == "Union":
                 self._unite(node, [self.of_columns(child) for child in node.children])
         for place, (name, number) in enumerate(node.output):
@@ -130,7 +142,8 @@ class _Texts:
     def _leaf(self, node: Node) -> Iterator[str]:
         """Columns have their names. Those of a table beside the stream say so."""
         prefix = ""
-        if not node.streams and not node.is_empty:
+        # No rows stand for the changes of a step.
+        if not node.streams and not (isinstance(node, LocalRelation) and not node.rows):
             self._tables += 1
             prefix = f"table{self._tables}."
             yield f"TABLE {node.kind}"
@@ -140,43 +153,40 @@ class _Texts:
 
     def _above(self, node: Node, other: Node) -> Iterator[str]:
         """What a node does to the rows of the one below."""
-        own, its = node.fields, other.fields
-        match node.kind:
-            case "Project":
-                self._name(node, own["projectList"], its["projectList"])
-            case "Aggregate":
-                self._name(node, own["aggregateExpressions"], its["aggregateExpressions"])
-                keys = self._each(own["groupingExpressions"], its["groupingExpressions"])
-                yield f"GROUP BY {', '.join(sorted(keys))}"
-            case "Window":
-                self._name(node, own["windowExpressions"], its["windowExpressions"])
-            case "Filter":
-                yield f"WHERE {' AND '.join(sorted(self._conjuncts(own['condition'], its['condition'])))}"
-            case "Generate":
-                yield f"GENERATE {'OUTER ' if own['outer'] else ''}{self._generator(node, other)}"
-            case "Expand":
-                each = [self._each(*pair) for pair in zip(own["projections"], its["projections"], strict=True)]
+        match node, other:
+            case Project(), Project():
+                self._name(node, node.columns, other.columns)
+            case Aggregate(), Aggregate():
+                self._name(node, node.columns, other.columns)
+                yield f"GROUP BY {', '.join(sorted(self._each(node.keys, other.keys)))}"
+            case Window(), Window():
+                self._name(node, node.calls, other.calls)
+            case Filter(), Filter():
+                yield f"WHERE {' AND '.join(sorted(self._conjuncts(node.condition, other.condition)))}"
+            case Generate(), Generate():
+                yield f"GENERATE {'OUTER ' if node.outer else ''}{self._generator(node, other)}"
+            case Expand(), Expand():
+                each = [self._each(*pair) for pair in zip(node.projections, other.projections, strict=True)]
                 yield f"EXPAND {len(each)}"
                 self._unite(node, each)
-            case kind if kind not in _SAME_ROWS:
+            case _ if node.kind not in _SAME_ROWS:
                 yield self._labels.text(node_line(node.java, other.java, self._names))
 
-    def _pairs(self, node: Node, other: Node) -> str:
+    def _pairs(self, node: Join, other: Join) -> str:
         """Which pairs a join makes."""
-        kind, condition = node.fields["joinType"], node.fields["condition"]
-        if condition is None:
-            return f"{kind} "
-        return f"{kind} ON {' AND '.join(sorted(self._conjuncts(condition, other.fields['condition'])))} "
+        if node.condition is None or other.condition is None:
+            return f"{node.how} "
+        return f"{node.how} ON {' AND '.join(sorted(self._conjuncts(node.condition, other.condition)))} "
 
-    def _generator(self, node: Node, other: Node) -> str:
+    def _generator(self, node: Generate, other: Generate) -> str:
         """The text of a generator, whose columns are known then."""
-        generator, made = node.fields["generator"], node.fields["generatorOutput"]
-        its = other.fields["generator"].text
-        if generator.kind == "PythonUDTF":
-            its = its.replace(f")#{generator.java.resultId().id()}", ")#0")
-        text = self._text(generator.text, its)
-        for place, each in enumerate(made):
-            self.columns[each.number] = text if len(made) == 1 else f"{text}[{place}]"
+        its = other.generator.text
+        if node.generator.kind == "PythonUDTF":
+            its = its.replace(f")#{node.generator.java.resultId().id()}", ")#0")
+        text = self._text(node.generator.text, its)
+        for place, each in enumerate(node.made):
+            assert each.number is not None, "it is a column"
+            self.columns[each.number] = text if len(node.made) == 1 else f"{text}[{place}]"
         return text
 
     def _label_subqueries(self, node: Node, other: Node) -> None:
