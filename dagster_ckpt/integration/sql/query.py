@@ -19,9 +19,9 @@ from dagster_ckpt.integration.sql.reads import blanked
 from dagster_ckpt.integration.sql.sql_file import Place
 from dagster_ckpt.integration.sql.statements import Kind, Query, SqlColumn, SqlTable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.catalyst.refusals import RefusedAtError
 from dagster_ckpt.runtime.declared.stream import Stream, rows_of
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
-from dagster_ckpt.runtime.plans.refusals import RefusedAtError
 
 _NO_NAMES = frozenset({"spark", "context", "config", "checkpoints", "state", "conf", "meta", "dict", "int", "str"})
 _NO_NAMES_EITHER = frozenset({"float", "bool", "input", "output", "type", "arg_dict", "input_arg_dict", "result"})

@@ -9,8 +9,8 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
-from dagster_ckpt.runtime.plans.collations import without_collations
-from dagster_ckpt.runtime.plans.exact_texts import NESTED, has_exact_text, text_of, value_of, values_of
+from dagster_ckpt.runtime.plans.functions.collations import without_collations
+from dagster_ckpt.runtime.plans.functions.exact_texts import NESTED, has_exact_text, text_of, value_of, values_of
 
 _NO_LIMIT = 2**31 - 1
 """More values than a list can have."""

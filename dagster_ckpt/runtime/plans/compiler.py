@@ -13,12 +13,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns
 from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
 from dagster_ckpt.runtime.catalyst.reader import read
+from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns, query_errors, refused
 from dagster_ckpt.runtime.catalyst.values import (
     Aggregate,
     Deduplicate,
@@ -33,18 +35,16 @@ from dagster_ckpt.runtime.catalyst.values import (
     Union,
     Window,
 )
+from dagster_ckpt.runtime.catalyst.work_text import column_name, in_all
 from dagster_ckpt.runtime.declared.moments import moment_in
-from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.plans.constants import constants, one_row
+from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
 from dagster_ckpt.runtime.plans.groups import aggregated
 from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
-from dagster_ckpt.runtime.plans.parts import Part, Work
-from dagster_ckpt.runtime.plans.refusals import located, naming_columns, query_errors, refused
+from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
 from dagster_ckpt.runtime.plans.subqueries import without_scalar_subqueries
-from dagster_ckpt.runtime.plans.work_text import column_name, in_all
 from dagster_ckpt.runtime.spark.session import as_active
 
 _UNCHANGED = (
@@ -108,7 +108,7 @@ def _stream_of_plan(catalyst: Catalyst, plan: Java) -> Stream:
         raise InvalidPipelineError(
             "the query reads no stream, so its table would never change: read one, or make it an ordinary asset"
         )
-    return replace(Compiler(catalyst, rows).part(rows).table(names), ignored_watermarks=watermarks)
+    return replace(PlanCompiler(catalyst, rows).part(rows).table(names), ignored_watermarks=watermarks)
 
 
 def _refuse_moment(catalyst: Catalyst, plan: Java) -> None:
@@ -124,7 +124,7 @@ def _refuse_moment(catalyst: Catalyst, plan: Java) -> None:
                     )
 
 
-class Compiler:
+class PlanCompiler:
     """Makes parts of the nodes of one plan."""
 
     def __init__(self, catalyst: Catalyst, plan: Node) -> None:
@@ -175,13 +175,30 @@ class Compiler:
 
     def part_that_streams(self, node: Node) -> Part:
         """The rows of a node, or constants. Raises `InvalidPipelineError` for a table that does not stream."""
-        return self.part(node) if node.streams else constants(self, node)
+        return self.part(node) if node.streams else self._constants(node)
+
+    def _constants(self, plan: Node) -> Part:
+        """Rows that a query has in its text, such as VALUES: they come with the first epoch, and stay."""
+        catalyst = self.catalyst
+        if not catalyst.is_constant(plan):
+            raise InvalidPipelineError(
+                "rows of a table that does not stream would be added once more in each epoch: read the table as a "
+                f"stream. found={plan.java.nodeName()}, columns={', '.join(name for name, _ in plan.output)}"
+            )
+        output = catalyst.output_of(plan)
+        inline, own = catalyst.expressions.Inline(catalyst.constants_of(plan)), catalyst.projection(output)
+        return self._one_row.then(lambda below, beside: own(catalyst.generated(inline, output, below), beside), output)
 
     @cached_property
-    def one_row(self) -> Part:
-        """One row, beside which constants stand."""
-        leaves = (each for each in self._plan.nodes() if each.streams and not each.children)
-        return one_row(self, next(leaves))
+    def _one_row(self) -> Part:
+        """One row that is there from the first epoch on: that of an aggregate, as in SQL, here of no rows of a leaf."""
+        catalyst = self.catalyst
+        leaf = next(each for each in self._plan.nodes() if each.streams and not each.children)
+        nothing = self.part(catalyst.read(catalyst.filtered(catalyst.constant(False), leaf.java)))
+        column = catalyst.null_of(catalyst.type_of("boolean"))
+        made = global_aggregate(nothing.columns([column], ["v0"]), {"a0": agg.count("v0")})
+        [type_] = types_of(made, 1)
+        return Part(catalyst, (), stream=made, attributes=(catalyst.attribute("a0", type_),))
 
     def once(self, node: Java, make: Callable[[], Part]) -> Part:
         """The part that `make` makes of a node, or that of an equal node, if there was one."""

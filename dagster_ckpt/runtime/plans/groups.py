@@ -2,28 +2,23 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of
+from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
 from dagster_ckpt.runtime.catalyst.values import Aggregate, Java, Node, Project
+from dagster_ckpt.runtime.catalyst.work_text import column_name, in_canonical_order
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate, rows_of
 from dagster_ckpt.runtime.plans.aggregates import Call, call_of
-from dagster_ckpt.runtime.plans.keys import Key, is_never_null
-from dagster_ckpt.runtime.plans.parts import Part, types_of
-from dagster_ckpt.runtime.plans.refusals import located, naming_columns
+from dagster_ckpt.runtime.plans.keys import Dependency, Key, is_never_null
+from dagster_ckpt.runtime.plans.parts import NodeCompiler, Part, types_of
 from dagster_ckpt.runtime.plans.sessions import SessionKey, aggregated_sessions
-from dagster_ckpt.runtime.plans.table_keys import Dependency
-from dagster_ckpt.runtime.plans.work_text import column_name, in_canonical_order
-
-if TYPE_CHECKING:
-    from dagster_ckpt.runtime.plans.compiler import Compiler
 
 
-def aggregated(compiler: "Compiler", node: Aggregate) -> Part:
+def aggregated(compiler: NodeCompiler, node: Aggregate) -> Part:
     """Aggregates of groups, and what is computed of them."""
     catalyst = compiler.catalyst
     grouping, calls, results = catalyst.aggregate_of(node.java)
@@ -37,7 +32,7 @@ def aggregated(compiler: "Compiler", node: Aggregate) -> Part:
 
 
 def _groups(
-    compiler: "Compiler", groups: Java, grouping: Sequence[Expression], calls: Sequence[Expression], below: Node
+    compiler: NodeCompiler, groups: Java, grouping: Sequence[Expression], calls: Sequence[Expression], below: Node
 ) -> Part:
     """A row for each group: its key, then the results of the calls; the distinct keys if there are none."""
     catalyst, output = compiler.catalyst, tuple(each_of(groups.output()))

@@ -1,21 +1,17 @@
 """Joins of a query as steps."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins.regular.regular_join import EVERY_ROW
 from dagster_ckpt.runtime.catalyst.catalyst import Columns, Expression
 from dagster_ckpt.runtime.catalyst.values import Java, Join, Node
+from dagster_ckpt.runtime.catalyst.work_text import name_of_pair
 from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, is_column, meets_all
 from dagster_ckpt.runtime.plans.matches import beside_matches, not_in, with_flag
 from dagster_ckpt.runtime.plans.partitions import without_limit
-from dagster_ckpt.runtime.plans.parts import Part
+from dagster_ckpt.runtime.plans.parts import NodeCompiler, Part
 from dagster_ckpt.runtime.plans.subqueries import of_single_join
-from dagster_ckpt.runtime.plans.work_text import name_of_pair
-
-if TYPE_CHECKING:
-    from dagster_ckpt.runtime.plans.compiler import Compiler
 
 _HOW = {
     "Inner": "inner",
@@ -32,7 +28,7 @@ _RIGHT_STREAMS = ("Inner", "Cross", "RightOuter")
 """What Spark joins a stream with a table by, row by row of the stream."""
 
 
-def join_parts(compiler: "Compiler", node: Join) -> Part:
+def join_parts(compiler: NodeCompiler, node: Join) -> Part:
     """A join of two streams, or of a stream and a table that stays as it is."""
     catalyst, (left, right) = compiler.catalyst, node.children
     if not (left.streams and right.streams):
@@ -53,7 +49,7 @@ def join_parts(compiler: "Compiler", node: Join) -> Part:
     return part if rest is None else part.then(lambda plan, _: catalyst.filtered(rest, plan), part.output)
 
 
-def _as_other_nodes(compiler: "Compiler", node: Join) -> Java | None:
+def _as_other_nodes(compiler: NodeCompiler, node: Join) -> Java | None:
     """What a join is made of that is more than pairs of equal keys; None: it is no more than that."""
     catalyst = compiler.catalyst
     compared = catalyst.null_aware_of(node.java)
@@ -76,7 +72,7 @@ def _as_other_nodes(compiler: "Compiler", node: Join) -> Java | None:
 
 
 def _by_keys(
-    compiler: "Compiler",
+    compiler: NodeCompiler,
     node: Join,
     children: tuple[Node, Node],
     keys: Sequence[Sequence[Expression]],
@@ -114,7 +110,7 @@ def _by_keys(
     return part.projected(shown, output)
 
 
-def _with_table(compiler: "Compiler", node: Join, left: Node, right: Node) -> Part | None:
+def _with_table(compiler: NodeCompiler, node: Join, left: Node, right: Node) -> Part | None:
     """A join with a table that does not stream, as Spark makes it. None: it is one of constants, a stream as others."""
     catalyst = compiler.catalyst
     stream, table = (left, right) if left.streams else (right, left)

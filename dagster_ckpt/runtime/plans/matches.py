@@ -1,18 +1,15 @@
 """Joins that ask more than equal keys, made of those that do not."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
 from dagster_ckpt.runtime.catalyst.values import Java, Join
 from dagster_ckpt.runtime.plans.keys import FLOATS
-
-if TYPE_CHECKING:
-    from dagster_ckpt.runtime.plans.compiler import Compiler
+from dagster_ckpt.runtime.plans.parts import NodeCompiler
 
 
-def beside_matches(compiler: "Compiler", node: Join) -> Java:
+def beside_matches(compiler: NodeCompiler, node: Join) -> Java:
     """A join that asks more of a pair than equal keys, by the pairs that match and the rows that are in none.
 
     Rows that are equal have the same matches, so each distinct row is known with the number of its matches.

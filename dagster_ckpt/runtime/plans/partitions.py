@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Over
@@ -11,6 +11,7 @@ from dagster_ckpt.operators.rows.top.top import COUNT_MAX
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of, nodes
+from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
 from dagster_ckpt.runtime.catalyst.values import (
     Aggregate,
     Expression,
@@ -26,17 +27,13 @@ from dagster_ckpt.runtime.catalyst.values import (
     Union,
     Window,
 )
+from dagster_ckpt.runtime.catalyst.work_text import column_name
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.plans.exact_texts import NESTED
+from dagster_ckpt.runtime.plans.functions.exact_texts import NESTED
+from dagster_ckpt.runtime.plans.functions.over_algebra import in_plainer_functions
+from dagster_ckpt.runtime.plans.functions.over_functions import arguments_of, function_of
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column, meets_all
-from dagster_ckpt.runtime.plans.over_algebra import in_plainer_functions
-from dagster_ckpt.runtime.plans.over_functions import arguments_of, function_of
-from dagster_ckpt.runtime.plans.parts import NamedColumns, Part, types_of
-from dagster_ckpt.runtime.plans.refusals import located, naming_columns
-from dagster_ckpt.runtime.plans.work_text import column_name
-
-if TYPE_CHECKING:
-    from dagster_ckpt.runtime.plans.compiler import Compiler
+from dagster_ckpt.runtime.plans.parts import NamedColumns, NodeCompiler, Part, types_of
 
 Ties = Literal["rows", "rank", "dense_rank"]
 _RANK, _NO_ORDER = "rank()", "any()"
@@ -44,7 +41,7 @@ _RANK, _NO_ORDER = "rank()", "any()"
 _TIES: Mapping[str, Ties] = {"RowNumber": "rows", "Rank": "rank", "DenseRank": "dense_rank"}
 
 
-def top_of(compiler: "Compiler", node: Filter) -> Part | None:
+def top_of(compiler: NodeCompiler, node: Filter) -> Part | None:
     """The filter over a rank with a bound as the first rows of each key; None: it is another filter."""
     catalyst, window = compiler.catalyst, node.child
     if not isinstance(window, Window):
@@ -171,7 +168,7 @@ def _constants(rows: Node) -> list[str] | None:
     return None
 
 
-def over_partition(compiler: "Compiler", node: Window) -> Part:
+def over_partition(compiler: NodeCompiler, node: Window) -> Part:
     """Functions over a partition as a step."""
     catalyst = compiler.catalyst
     calls = [each.java for each in _calls_of(node)]
@@ -255,7 +252,7 @@ class _Rows:
     output: tuple[Java, ...]
 
     @classmethod
-    def of(cls, compiler: "Compiler", window: Window, more: Sequence[Java] = ()) -> "_Rows":
+    def of(cls, compiler: NodeCompiler, window: Window, more: Sequence[Java] = ()) -> "_Rows":
         catalyst, child = compiler.catalyst, window.child
         keys = [column for each in window.keys for column in Key(catalyst, each.java).columns()]
         terms = [term for each in window.order for term in order_of(catalyst, each.java)]
@@ -301,7 +298,7 @@ def _has_own_order(catalyst: Catalyst, column: Java) -> bool:
     return str(type_.typeName()) not in NESTED and not catalyst.is_collated(type_)
 
 
-def _first_rows(compiler: "Compiler", window: Window, call: Expression, bound: int, ties: Ties) -> Part:
+def _first_rows(compiler: NodeCompiler, window: Window, call: Expression, bound: int, ties: Ties) -> Part:
     catalyst, ordered = compiler.catalyst, _in_order_of_sort(compiler.catalyst, window)
     if bound == 1 and not window.order:  # ORDER BY ... LIMIT 1 in a subquery, for each row outside
         _refuse_as_of(compiler, ordered.child)
@@ -315,7 +312,7 @@ def _first_rows(compiler: "Compiler", window: Window, call: Expression, bound: i
     return part.projected([*shown, rank], own)
 
 
-def _refuse_as_of(compiler: "Compiler", rows: Node) -> None:
+def _refuse_as_of(compiler: NodeCompiler, rows: Node) -> None:
     """Raise `InvalidPipelineError` where each row outside would meet every row of a stream that grows."""
     while isinstance(rows, Project | Filter):
         rows = rows.child

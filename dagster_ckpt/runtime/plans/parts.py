@@ -3,17 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.catalyst import values
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns, Expression, Node
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, is_leaf
+from dagster_ckpt.runtime.catalyst.values import Java
+from dagster_ckpt.runtime.catalyst.work_text import WorkText, column_name
 from dagster_ckpt.runtime.declared.pipeline import check_initial
 from dagster_ckpt.runtime.declared.row_work import RowWork, key_columns
 from dagster_ckpt.runtime.declared.stream import Stream, behind, rows_of, worked_by
-from dagster_ckpt.runtime.plans.table_keys import Dependency, key_among
-from dagster_ckpt.runtime.plans.work_text import WorkText, column_name
+from dagster_ckpt.runtime.plans.keys import Dependency, key_among
 
 Work = Callable[[Node, Columns], Node]
 """A plan on top of another. Columns that say what became of a row run along."""
@@ -152,6 +155,24 @@ class Part:
         """Whether a cast between types of text changes no more than the collation."""
         types = [each.dataType() for each in (cast, cast.child())]
         return self.catalyst.differ_in_collations(*types)
+
+
+class NodeCompiler(Protocol):
+    """Makes parts of the nodes of one plan."""
+
+    catalyst: Catalyst
+
+    def part(self, node: values.Node) -> Part:
+        """The rows of a node. Raises `InvalidPipelineError` for one that cannot be maintained."""
+        ...
+
+    def part_that_streams(self, node: values.Node) -> Part:
+        """The rows of a node, or constants. Raises `InvalidPipelineError` for a table that does not stream."""
+        ...
+
+    def once(self, node: Java, make: Callable[[], Part]) -> Part:
+        """The part that `make` makes of a node, or that of an equal node, if there was one."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.plans.table_keys import Dependency
+from dagster_ckpt.runtime.plans.keys import Dependency
 
 _START, _END = "session_start()", "session_end()"
 """No column that a query reads has such a name."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.catalyst.query_plan import each_of, nodes
+from dagster_ckpt.runtime.catalyst.refusals import located, refused
 from dagster_ckpt.runtime.catalyst.values import Java, Join
-from dagster_ckpt.runtime.plans.refusals import located, refused
 
 _SEVERAL = "a subquery that stands for one value gave several rows"
 

@@ -11,7 +11,7 @@ from pyspark.logger import PySparkLogger
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
-from dagster_ckpt.runtime.plans.work_text import is_cut
+from dagster_ckpt.runtime.catalyst.work_text import is_cut
 
 _LINE = re.compile(r"\(?line (\d+),? pos (\d+)\)?")
 _NO_TABLE = "TABLE_OR_VIEW_NOT_FOUND"

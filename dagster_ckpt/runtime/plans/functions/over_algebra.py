@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
-from dagster_ckpt.runtime.plans.over_functions import AGGREGATES, BESIDE, PLAIN
-from dagster_ckpt.runtime.plans.skipped_nulls import Made, by_values_so_far, ends_of, skips_nulls
+from dagster_ckpt.runtime.plans.functions.over_functions import AGGREGATES, BESIDE, PLAIN
+from dagster_ckpt.runtime.plans.functions.skipped_nulls import Made, by_values_so_far, ends_of, skips_nulls
 
 
 def in_plainer_functions(catalyst: Catalyst, node: Node, calls: Sequence[Expression]) -> Node | None:

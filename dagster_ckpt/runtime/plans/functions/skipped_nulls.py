@@ -9,7 +9,7 @@ from typing import Literal
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
-from dagster_ckpt.runtime.plans.over_functions import BESIDE, arguments_of, number_in
+from dagster_ckpt.runtime.plans.functions.over_functions import BESIDE, arguments_of, number_in
 
 Made = tuple[Node, list[Expression]]
 """The rows with the other functions, and beside them the values of those that are made."""
