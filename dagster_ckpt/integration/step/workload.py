@@ -22,12 +22,11 @@ from dagster_ckpt.operators.column_lineage import Work
 from dagster_ckpt.runtime.declared.column_origins import work_of_inputs
 from dagster_ckpt.runtime.declared.primary_key import with_primary_key
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.spark_errors import missing_input_named
+from dagster_ckpt.runtime.driver.spark_errors import missing_input_named, secrets_left_out
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
 from dagster_ckpt.runtime.plans.returned import stream_returned
 from dagster_ckpt.runtime.run_mode import Mode
-from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.spark.session import open_session, own_interrupts
 from dagster_ckpt.runtime.spark.task_slots import task_slots
 from dagster_ckpt.runtime.upstreams.downstream import Downstream

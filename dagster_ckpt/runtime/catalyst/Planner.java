@@ -7,6 +7,7 @@ import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EvalMode$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
@@ -23,6 +24,9 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.rules.RuleExecutor;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.util.SchemaUtils$;
 import scala.Option;
 import scala.Product;
 import scala.Some;
@@ -107,6 +111,18 @@ public class Planner {
   /** The value under the name and the id of an attribute. */
   public Expression standingFor(Expression value, NamedExpression attribute) {
     return alias(value, attribute.name(), attribute);
+  }
+
+  /** The value with this type. No cast makes a null impossible. */
+  public Expression cast(Expression value, DataType type, SQLConf conf) {
+    DataType wanted = type.asNullable();
+    if (value.dataType().asNullable().equals(wanted)) return value;
+    return new Cast(value, wanted, new Some(conf.sessionLocalTimeZone()), EvalMode$.MODULE$.ANSI());
+  }
+
+  /** The value with its text as it is, to be compared by its bytes. */
+  public Expression withoutCollation(Expression value, SQLConf conf) {
+    return cast(value, SchemaUtils$.MODULE$.replaceCollatedStringWithString(value.dataType()), conf);
   }
 
   /** The value as it is if it is that attribute, else under its name and its id. */

@@ -8,7 +8,7 @@ breaks one module and its test.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 from py4j.java_gateway import get_field
 from pyspark.errors import AnalysisException
@@ -90,6 +90,28 @@ class _Package:
         return vars(self)[held]
 
 
+class Output(Sequence[Expression]):
+    """The columns of a node, which are asked for when one is needed. `numbers` are Spark's numbers of them."""
+
+    def __init__(self, node: values.Node) -> None:
+        self._node, self.numbers = node, tuple(number for _, number in node.output)
+
+    @cached_property
+    def _columns(self) -> tuple[Expression, ...]:
+        found = self._node.java.output()
+        return tuple(found.apply(place) for place in range(len(self.numbers)))
+
+    @overload
+    def __getitem__(self, place: int) -> Expression: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Expression]: ...
+    def __getitem__(self, place: int | slice) -> Expression | Sequence[Expression]:
+        return self._columns[place]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
 class Catalyst:
     """The planner of a session."""
 
@@ -98,6 +120,7 @@ class Catalyst:
         self._planner = planner(session)
         own: Any = session._jsparkSession
         self._own, self._state = own, own.sessionState()
+        self._conf = self._state.conf()
 
         def package(name: str) -> _Package:
             return _Package(session, f"{_SQL}.{name}")
@@ -121,9 +144,9 @@ class Catalyst:
         """The nodes of a plan as values."""
         return read(self.session, plan)
 
-    def output_of(self, node: values.Node) -> tuple[Expression, ...]:
+    def output_of(self, node: values.Node) -> "Output":
         """The columns of a node."""
-        return tuple(each_of(node.java.output()))
+        return Output(node)
 
     @staticmethod
     def kind(node: Node | Expression) -> str:
@@ -190,7 +213,8 @@ class Catalyst:
                 "the query calls a function in SQL whose body reads a stream: write the body in its place. "
                 f"reason={str(error).partition(chr(10))[0]}"
             ) from error
-        if any(each.isStreaming() for node in self.with_subqueries(plan) for each in each_of(node.subqueries())):
+        subqueries = self.with_subqueries(plan) if self.has_any(plan, "PLAN_EXPRESSION") else ()
+        if any(each.isStreaming() for node in subqueries for each in each_of(node.subqueries())):
             session = self._without_streams()
             session.sessionState().analyzer().checkAnalysis(self._resolved(session, text))
         else:
@@ -388,12 +412,7 @@ class Catalyst:
 
     def cast(self, expression: Expression, type_: Any) -> Expression:
         """The expression with this type of Catalyst's."""
-        type_ = type_.asNullable()  # no cast makes a null impossible
-        if expression.dataType().asNullable().equals(type_):
-            return expression
-        zone = self._some(self._state.conf().sessionLocalTimeZone())
-        evaluation = self.expressions.single("EvalMode").ANSI()
-        return self.expressions.Cast(expression, type_, zone, evaluation)
+        return self._planner.cast(expression, type_, self._conf)
 
     def is_collated(self, type_: Any) -> bool:
         """Whether a type of Catalyst's has text, at any depth, whose collation decides what is equal."""
@@ -412,7 +431,7 @@ class Catalyst:
 
     def without_collation(self, value: Expression) -> Expression:
         """The value with its text as it is, to be compared by its bytes."""
-        return self.cast(value, self._plain(value.dataType()))
+        return self._planner.withoutCollation(value, self._conf)
 
     def differ_in_collations(self, one: Any, other: Any) -> bool:
         """Whether two types differ in the collations of their text alone."""

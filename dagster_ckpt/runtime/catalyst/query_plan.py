@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame as AnyDataFrame
 from pyspark.sql import SparkSession
@@ -78,7 +79,14 @@ def analysed_plan(asset: str, frame: object) -> Any:
 
 def plan_of(frame: AnyDataFrame) -> Any:
     """Spark's analysed plan of a DataFrame that is known to have one."""
-    return java_frame(frame).queryExecution().analyzed()
+    known = _plans.get(frame)
+    if known is None:
+        known = _plans[frame] = java_frame(frame).queryExecution().analyzed()
+    return known
+
+
+_plans: WeakKeyDictionary[AnyDataFrame, Any] = WeakKeyDictionary()
+"""The plans of DataFrames that have been asked for theirs."""
 
 
 def frame_of(session: SparkSession, plan: Any) -> DataFrame:

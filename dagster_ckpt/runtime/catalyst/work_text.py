@@ -59,7 +59,7 @@ class WorkText:
         texts = _Texts(node)
         rows = "; ".join(texts.rows(node, without))
         own, *columns = _with_rules(catalyst, plan, [rows, *texts.of_columns(node)])
-        return cls(own, tuple(_told_apart(catalyst, plan, columns)))
+        return cls(own, tuple(_told_apart(node, columns)))
 
     def with_columns(self, names: Sequence[str]) -> str:
         """The whole text, with these names of the columns. Their order is not in it."""
@@ -247,7 +247,7 @@ def _with_rules(catalyst: Catalyst, plan: Java, texts: Sequence[str]) -> list[st
     return [text + rules if _BY_COLLATION in text else text for text in texts]
 
 
-def _told_apart(catalyst: Catalyst, plan: Java, texts: Sequence[str]) -> Iterator[str]:
+def _told_apart(plan: Node, texts: Sequence[str]) -> Iterator[str]:
     """The texts; where two columns of a projection have one, and are not the same, with more that tells them apart.
 
     Spark writes the constant 'a' as it writes the column a. Two calls of `rand` differ in nothing that it writes.
@@ -256,7 +256,7 @@ def _told_apart(catalyst: Catalyst, plan: Java, texts: Sequence[str]) -> Iterato
     for place, text in enumerate(texts):
         if often[text] == 1:
             continue
-        value, known = _value(catalyst, plan, place), meanings.setdefault(text, [])
+        value, known = _value(plan, place), meanings.setdefault(text, [])
         if not any(other.semanticEquals(value) for other in known):
             known.append(value)
     written: dict[str, int] = {}
@@ -264,15 +264,15 @@ def _told_apart(catalyst: Catalyst, plan: Java, texts: Sequence[str]) -> Iterato
         if len(meanings.get(text, ())) < 2:
             yield text
             continue
-        value = _value(catalyst, plan, place)
+        value = _value(plan, place)
         sql = f"{text} {value.sql()}"
         written[sql] = written.get(sql, 0) + (not value.deterministic())
         yield f"{sql} #{written[sql]}" if written[sql] > 1 else sql
 
 
-def _value(catalyst: Catalyst, plan: Java, place: int) -> Java:
-    each = plan.projectList().apply(place)
-    return each.child() if catalyst.kind(each) == "Alias" else each
+def _value(plan: Node, place: int) -> Java:
+    assert isinstance(plan, Project), "that of a projection is asked for"
+    return plan.columns[place].value.java
 
 
 def in_all(texts: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ Reading order
     queries           DataFrames for which Spark would keep state, as steps
     primary_key       a key that the user declares for the table
     row_work          what Spark does with the rows of a table one by one
-    moments           expressions that have another value at each start, or in each epoch
     arrow_plan        whether a task can do what Spark does between two steps
     pipeline          from a `Stream` to a checked operator
     renaming          a stream under the names that its state has

@@ -9,11 +9,11 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
+from dagster_ckpt.runtime.catalyst.moments import moment_in
 from dagster_ckpt.runtime.catalyst.plan_text import with_variables_by_place
 from dagster_ckpt.runtime.catalyst.query_plan import columns_of, plan_of
 from dagster_ckpt.runtime.catalyst.reader import nodes_above
 from dagster_ckpt.runtime.catalyst.values import Expression, Node
-from dagster_ckpt.runtime.declared.moments import moment_in
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.jvm import java_class, java_session
 

@@ -1,4 +1,7 @@
-"""Spark's errors as ours: with the asset, what could not be read, and what to do."""
+"""Spark's errors as ours: with the asset, what could not be read, and what to do; without passwords and tokens.
+
+Dagster stores and shows errors.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,7 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import CheckpointError, OutsideCodeError
-from dagster_ckpt.protocol.redaction import redacted_folder
+from dagster_ckpt.protocol.redaction import redacted_folder, redacted_text, shown_messages
 from dagster_ckpt.runtime.declared.sources import Source, named
 
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|\s|$)")
@@ -113,3 +116,18 @@ def _missing_folders(sources: Sequence[Source], session: SparkSession) -> Iterat
             path = jvm.org.apache.hadoop.fs.Path(address)
             if not path.getFileSystem(conf).globStatus(path):
                 yield address
+
+
+@contextmanager
+def secrets_left_out() -> Iterator[None]:
+    """Within it, an error with a secret in its message, or in that of a cause, is raised without secret and cause.
+
+    An error from Spark or the system becomes a `CheckpointError`; all others are raised unchanged.
+    """
+    try:
+        yield
+    except (CheckpointError, PySparkException, Py4JError, OSError) as error:
+        if all(redacted_text(message) == message for message in shown_messages(error)):
+            raise
+        kind = type(error) if isinstance(error, CheckpointError) else CheckpointError
+        raise kind(redacted_text(str(error))).with_traceback(error.__traceback__) from None

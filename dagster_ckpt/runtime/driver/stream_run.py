@@ -7,12 +7,12 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history.damage.damage_advice import advised
 from dagster_ckpt.runtime.declared.sources import moves_of
+from dagster_ckpt.runtime.driver.spark_errors import secrets_left_out
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, as_stored, check_stream, event_times_of
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_work import StreamWork
 from dagster_ckpt.runtime.driver.terms import Run, run_terms
 from dagster_ckpt.runtime.spark.process_folder import remove_abandoned
-from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
 from dagster_ckpt.runtime.task.worker_engine import check_cache
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector

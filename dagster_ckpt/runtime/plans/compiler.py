@@ -17,6 +17,7 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns
+from dagster_ckpt.runtime.catalyst.moments import moment_in
 from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
 from dagster_ckpt.runtime.catalyst.reader import read
@@ -36,7 +37,6 @@ from dagster_ckpt.runtime.catalyst.values import (
     Window,
 )
 from dagster_ckpt.runtime.catalyst.work_text import column_name, in_all
-from dagster_ckpt.runtime.declared.moments import moment_in
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
 from dagster_ckpt.runtime.plans.groups import aggregated
 from dagster_ckpt.runtime.plans.joins import join_parts
@@ -256,14 +256,15 @@ class PlanCompiler:
         """One row of each key. Which one SQL leaves open: the least by its columns."""
         catalyst, output, wanted = self.catalyst, self.catalyst.output_of(node), {each.number for each in node.keys}
         collated = [each for each in output if catalyst.is_collated(each.dataType())]
-        if collated and all(column_number(each) in wanted for each in output):
+        of_texts = set(map(column_number, collated))
+        if collated and wanted.issuperset(output.numbers):
             return self.part(catalyst.read(catalyst.deduplicated(node.child.java)))
         keys = [part for each in collated if column_number(each) in wanted for part in Key(catalyst, each).columns()]
         plain = [part for each in collated for part in Key(catalyst, catalyst.without_collation(each)).columns()]
         read = self.part(node.child).named([*keys, *plain, *output])
         leading = dict(zip(read.names, [*keys, *plain], strict=False))
         columns = RowColumns.of(catalyst, leading, output, read.names[len(keys) + len(plain) :])
-        own = {column_number(each): columns.stand[column_number(each)] for each in output if each not in collated}
+        own = {number: columns.stand[number] for number in output.numbers if number not in of_texts}
         key_names = sorted({*read.names[: len(keys)], *(name for number, name in own.items() if number in wanted)})
         by = [name for name in (*leading, *sorted(set(own.values()))) if name not in key_names]
         rows = read.stream_of(columns.expressions)

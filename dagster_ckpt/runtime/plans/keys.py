@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Output
 from dagster_ckpt.runtime.catalyst.query_plan import column_number
 from dagster_ckpt.runtime.catalyst.values import Join, Node
 from dagster_ckpt.runtime.plans.functions.exact_texts import has_exact_text, text_of, value_of
@@ -67,7 +67,7 @@ class RowColumns:
         cls,
         catalyst: Catalyst,
         leading: Mapping[str, Expression],
-        output: Sequence[Expression],
+        output: Output,
         names: Sequence[str],
     ) -> "RowColumns":
         """What leads, such as keys, by its names, in that order; then the columns of the node, in that of theirs.
@@ -75,14 +75,13 @@ class RowColumns:
         A column of the node that leads as it is has the same bytes there, so it does not follow once more. One that is
         computed for a key, such as the text of a floating-point number, does not stand for its column.
         """
-        numbers = [column_number(each) for each in output]
-        of_output = dict(zip(numbers, names, strict=True))
+        of_output = dict(zip(output.numbers, names, strict=True))
         leads = dict[str, str]()
         for name, each in leading.items():
             if is_column(catalyst, each) and (own := of_output.get(column_number(each))) is not None:
                 leads.setdefault(own, name)
         expressions, attributes, stand = dict(leading), dict[str, Expression](), dict[int, str]()
-        for own, number, each in sorted(zip(names, numbers, output, strict=True), key=itemgetter(0)):
+        for own, number, each in sorted(zip(names, output.numbers, output, strict=True), key=itemgetter(0)):
             stand[number] = name = leads.get(own, own)
             expressions.setdefault(name, each)
             attributes.setdefault(name, each)
@@ -106,9 +105,10 @@ class RowColumns:
         attribute = catalyst.alias(value, name).toAttribute()
         return RowColumns(self.expressions | {name: value}, self.attributes | {name: attribute}, self.stand)
 
-    def shown(self, catalyst: Catalyst, output: Sequence[Expression]) -> list[Expression]:
+    def shown(self, catalyst: Catalyst, output: Output) -> list[Expression]:
         """The columns of the node, of the attributes."""
-        return [catalyst.shown(self.attributes[self.stand[column_number(each)]], each) for each in output]
+        pairs = zip(output.numbers, output, strict=True)
+        return [catalyst.shown(self.attributes[self.stand[number]], each) for number, each in pairs]
 
 
 def meets_all(catalyst: Catalyst, join: Join) -> bool:

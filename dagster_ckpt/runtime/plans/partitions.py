@@ -9,7 +9,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.top.top import COUNT_MAX
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Output
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of, nodes
 from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
 from dagster_ckpt.runtime.catalyst.values import (
@@ -249,7 +249,7 @@ class _Rows:
     by: tuple[str, ...]
     more: tuple[str, ...]
     columns: RowColumns
-    output: tuple[Java, ...]
+    output: Output
 
     @classmethod
     def of(cls, compiler: NodeCompiler, window: Window, more: Sequence[Java] = ()) -> "_Rows":

@@ -31,10 +31,10 @@ class Part:
     """
 
     catalyst: Catalyst
-    output: tuple[Expression, ...]
+    output: Sequence[Expression]
     plan: Node | None = None
     stream: Stream | None = None
-    attributes: tuple[Expression, ...] = ()
+    attributes: Sequence[Expression] = ()
     work: Work = lambda plan, _: plan
     dependencies: tuple[Dependency, ...] = ()
 
@@ -46,9 +46,9 @@ class Part:
     def then(self, work: Work, output: Sequence[Expression]) -> "Part":
         """The part with more work of Spark's."""
         if self.plan is not None:
-            return replace(self, plan=work(self.plan, self.catalyst.no_columns), output=tuple(output))
+            return replace(self, plan=work(self.plan, self.catalyst.no_columns), output=output)
         before = self.work
-        return replace(self, work=lambda plan, beside: work(before(plan, beside), beside), output=tuple(output))
+        return replace(self, work=lambda plan, beside: work(before(plan, beside), beside), output=output)
 
     def projected(self, columns: Sequence[Expression], output: Sequence[Expression]) -> "Part":
         """The part with these columns."""

@@ -14,7 +14,6 @@ Reading order
     file_index               the files that a file source would read now
     unseen_store             what to raise on a host that does not see the store
     task_slots               how many tasks Spark may run at once
-    redacted_errors          errors without passwords and tokens
     spark_reader             streams as DataFrames
     batch_source             the batch source behind them
 """

@@ -1,7 +1,7 @@
 import pytest
 
 from dagster_ckpt.errors import CheckpointError, InvalidPipelineError
-from dagster_ckpt.runtime.spark.redacted_errors import secrets_left_out
+from dagster_ckpt.runtime.driver.spark_errors import secrets_left_out
 
 
 def test_an_error_keeps_its_kind_and_loses_what_may_be_a_secret() -> None:
