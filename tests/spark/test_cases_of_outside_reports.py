@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
+from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
 from tests.spark.changing_tables import after_each_epoch, in_batch, read
@@ -138,7 +139,7 @@ def test_a_step_by_a_collation_is_known_by_it_and_the_version_of_its_rules(
 
     before, real, rules = columns(), Catalyst.collation_keys_in, list[str]()
 
-    def others(catalyst: Catalyst, plan: Node) -> set[str]:
+    def others(catalyst: Catalyst, plan: Java) -> set[str]:
         rules.extend(real(catalyst, plan))
         return {f"{each}.1" for each in rules}
 

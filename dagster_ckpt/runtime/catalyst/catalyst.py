@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.catalyst import values
 from dagster_ckpt.runtime.catalyst.plan_text import without_seeds
 from dagster_ckpt.runtime.catalyst.planner import planner, sequence
 from dagster_ckpt.runtime.catalyst.query_plan import (
@@ -30,13 +29,8 @@ from dagster_ckpt.runtime.catalyst.query_plan import (
     plan_of,
 )
 from dagster_ckpt.runtime.catalyst.reader import read
-from dagster_ckpt.runtime.catalyst.values import Java
+from dagster_ckpt.runtime.catalyst.values import Expression, Java, Node
 from dagster_ckpt.runtime.spark.jvm import java_class
-
-Node = Any
-"""A node of a logical plan, in the JVM."""
-Expression = Any
-"""An expression, in the JVM; an attribute is one that names a column of a plan by its id."""
 
 Columns = Any
 """A sequence of Scala's, of columns or of expressions."""
@@ -90,22 +84,22 @@ class _Package:
         return vars(self)[held]
 
 
-class Output(Sequence[Expression]):
+class Output(Sequence[Java]):
     """The columns of a node, which are asked for when one is needed. `numbers` are Spark's numbers of them."""
 
-    def __init__(self, node: values.Node) -> None:
+    def __init__(self, node: Node) -> None:
         self._node, self.numbers = node, tuple(number for _, number in node.output)
 
     @cached_property
-    def _columns(self) -> tuple[Expression, ...]:
+    def _columns(self) -> tuple[Java, ...]:
         found = self._node.java.output()
         return tuple(found.apply(place) for place in range(len(self.numbers)))
 
     @overload
-    def __getitem__(self, place: int) -> Expression: ...
+    def __getitem__(self, place: int) -> Java: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Expression]: ...
-    def __getitem__(self, place: int | slice) -> Expression | Sequence[Expression]:
+    def __getitem__(self, place: slice) -> Sequence[Java]: ...
+    def __getitem__(self, place: int | slice) -> Java | Sequence[Java]:
         return self._columns[place]
 
     def __len__(self) -> int:
@@ -140,22 +134,22 @@ class Catalyst:
         """A sequence of Scala's."""
         return sequence(self._planner, items)
 
-    def read(self, plan: Java) -> values.Node:
+    def read(self, plan: Java) -> Node:
         """The nodes of a plan as values."""
         return read(self.session, plan)
 
-    def output_of(self, node: values.Node) -> "Output":
+    def output_of(self, node: Node) -> "Output":
         """The columns of a node."""
         return Output(node)
 
     @staticmethod
-    def kind(node: Node | Expression) -> str:
+    def kind(node: Java) -> str:
         """The name of a node's or an expression's class."""
         return kind_of(node)
 
-    def line_of(self, part: Node | Expression) -> int | None:
+    def line_of(self, part: Node | Expression | Java) -> int | None:
         """The line of the query's text in which a node or an expression begins; None for what has another origin."""
-        origin = (part.java if isinstance(part, values.Node | values.Expression) else part).origin()
+        origin = (part.java if isinstance(part, Node | Expression) else part).origin()
         # Of a view the text is another one.
         return None if origin.objectName().isDefined() else self.optional(origin.line())
 
@@ -170,33 +164,33 @@ class Catalyst:
         if found is not None:
             raise InvalidPipelineError(f"the text is no query, which begins with SELECT, WITH or FROM. found={found}")
 
-    def has_any(self, plan: Node, pattern: str) -> bool:
+    def has_any(self, plan: Java, pattern: str) -> bool:
         """Whether a plan, with its subqueries, has a node or an expression of this kind of Spark's `TreePattern`."""
         return has_pattern(self.session, plan, pattern)
 
-    def with_subqueries(self, plan: Node) -> Iterator[Node]:
+    def with_subqueries(self, plan: Java) -> Iterator[Java]:
         """The nodes of a plan, and those of its subqueries."""
         for node in nodes(plan):
             yield node
             for each in each_of(node.subqueries()):
                 yield from self.with_subqueries(each)
 
-    def expressions_of(self, node: Node) -> Iterator[Expression]:
+    def expressions_of(self, node: Java) -> Iterator[Java]:
         """The expressions of a node, and those within them."""
         return (part for each in each_of(node.expressions()) for part in nodes(each))
 
-    def watermarks_in(self, plan: Node) -> tuple[str, ...]:
+    def watermarks_in(self, plan: Java) -> tuple[str, ...]:
         """The watermarks in a plan, each as its column and its delay."""
         if not self.has_any(plan, "EVENT_TIME_WATERMARK"):
             return ()
         found = (each for each in self.with_subqueries(plan) if self.kind(each) == "EventTimeWatermark")
         return tuple(dict.fromkeys(f"{each.eventTime().name()}, {each.delay().toString()}" for each in found))
 
-    def analysed(self, frame: DataFrame) -> Node:
+    def analysed(self, frame: DataFrame) -> Java:
         """The plan of a DataFrame, resolved."""
         return plan_of(frame)
 
-    def of_sql(self, text: str) -> Node:
+    def of_sql(self, text: str) -> Java:
         """The resolved plan of a query. Raises Spark's errors about the text.
 
         Subqueries may stream, which Spark's check refuses: the query is then checked over views that do not. It is not
@@ -235,20 +229,20 @@ class Catalyst:
         return session
 
     @staticmethod
-    def _resolved(session: Any, text: str) -> Node:
+    def _resolved(session: Any, text: str) -> Java:
         state = session.sessionState()
         return state.analyzer().execute(state.sqlParser().parsePlan(text))
 
-    def rewritten(self, plan: Node) -> Node:
+    def rewritten(self, plan: Java) -> Java:
         """The plan as Spark's optimizer rewrites it, as far as that is algebra."""
         batches, skipped = ("\n".join(names) for names in (_REWRITES, _SKIPPED))
         return self._planner.rewritten(plan, self._state.optimizer(), batches, skipped)
 
-    def pruned(self, plan: Node) -> Node:
+    def pruned(self, plan: Java) -> Java:
         """The plan without columns that nothing reads."""
         return self._rules.single("ColumnPruning").apply(plan)
 
-    def collapsed(self, plan: Node) -> Node:
+    def collapsed(self, plan: Java) -> Java:
         """The plan with filters below projections, each of them once, and without columns that nothing reads."""
         return self._planner.applied(plan, self._collapsing)
 
@@ -257,25 +251,25 @@ class Catalyst:
         names = ("PushDownPredicates", "ColumnPruning", "CollapseProject", "CombineFilters")
         return self.seq(map(self._rules.single, names))
 
-    def without_fields_of_structs(self, plan: Node) -> Node:
+    def without_fields_of_structs(self, plan: Java) -> Java:
         """The plan as `collapsed` makes it, where a field of a struct that is made there is what it was made of."""
         plan = self._rules.single("SimplifyExtractValueOps").apply(self.collapsed(plan))
         return self.collapsed(plan)
 
-    def aggregate_of(self, node: Java) -> tuple[list[Expression], list[Expression], list[Expression]]:
+    def aggregate_of(self, node: Java) -> tuple[list[Java], list[Java], list[Java]]:
         """An aggregate's keys, its calls of functions, and what it makes of both."""
         found = self.optional(self._planning.PhysicalAggregation.unapply(node))
         grouping, calls, results = (list(each_of(each)) for each in (found._1(), found._2(), found._3()))
         return grouping, calls, results
 
-    def equi_join_of(self, node: Node) -> tuple[list[Expression], list[Expression], Expression | None]:
+    def equi_join_of(self, node: Java) -> tuple[list[Java], list[Java], Java | None]:
         """The keys of both sides of a join, and what else it asks of a pair of rows."""
         found = self.optional(self._planning.ExtractEquiJoinKeys.unapply(node))
         if found is None:
             return [], [], self.optional(node.condition())
         return list(each_of(found._2())), list(each_of(found._3())), self.optional(found._4())
 
-    def null_aware_of(self, node: Node) -> tuple[Expression, Expression] | None:
+    def null_aware_of(self, node: Java) -> tuple[Java, Java] | None:
         """The two values that are compared, if the join is what Spark makes of NOT IN with a subquery."""
         found = self.optional(self._planning.ExtractSingleColumnNullAwareAntiJoin.unapply(node))
         if found is None:
@@ -283,7 +277,7 @@ class Catalyst:
         [ours], [theirs] = each_of(found._1()), each_of(found._2())
         return ours, theirs
 
-    def is_constant(self, node: values.Node) -> bool:
+    def is_constant(self, node: Node) -> bool:
         """Whether the rows of a plan are always the same: those of VALUES, of `range`, and what is made of them."""
         constant = all(each.kind in _CONSTANT for each in node.nodes() if not each.children)
         return (
@@ -293,26 +287,26 @@ class Catalyst:
             and bool(node.java.deterministic())
         )
 
-    def constants_of(self, node: values.Node) -> Expression:
+    def constants_of(self, node: Node) -> Java:
         """The rows of such a plan as an array of structs, a constant."""
         rows = node.java.data() if node.kind == "LocalRelation" else self._rows_of(node.java)
         return self.array_of(rows, node.java.schema())
 
-    def _rows_of(self, node: Node) -> Any:
+    def _rows_of(self, node: Java) -> Any:
         return frame_of(self.session, node)._jdf.queryExecution().executedPlan().executeCollect()
 
-    def without_seeds(self, plan: Node) -> Node:
+    def without_seeds(self, plan: Java) -> Java:
         """The plan in which each seed of chance is 0."""
         return without_seeds(self.session, plan)
 
     # Building
 
     @cached_property
-    def no_rows(self) -> Node:
+    def no_rows(self) -> Java:
         """A leaf without columns."""
         return self.logical.OneRowRelation()
 
-    def frame(self, plan: Node) -> DataFrame:
+    def frame(self, plan: Java) -> DataFrame:
         """A DataFrame of a resolved plan, which is neither analysed nor checked again.
 
         Of a column of a side that an outer join may miss, an expression above may say that it is never null. Spark
@@ -337,46 +331,46 @@ class Catalyst:
         """The number of the stand-in whose rows the node has, if that is one: Spark has the like for other rows."""
         return int(node.rdd().id())
 
-    def alias(self, expression: Expression, name: str, like: Expression | None = None) -> Expression:
+    def alias(self, expression: Java, name: str, like: Java | None = None) -> Java:
         """`expression AS name`. With `like` it stands for that attribute, by its id."""
         if like is None:
             return self._planner.alias(expression, name)
         return self._planner.alias(expression, name, like)
 
-    def standing_for(self, values: Iterable[Expression], attributes: Iterable[Expression]) -> list[Expression]:
+    def standing_for(self, values: Iterable[Java], attributes: Iterable[Java]) -> list[Java]:
         """Values under the names and the ids of attributes."""
         return [self._planner.standingFor(one, each) for one, each in zip(values, attributes, strict=True)]
 
-    def shown(self, value: Expression, attribute: Expression) -> Expression:
+    def shown(self, value: Java, attribute: Java) -> Java:
         """The value as it is if it is that attribute, else under its name and its id."""
         return self._planner.shown(value, attribute)
 
-    def parsed(self, sql: str) -> Expression:
+    def parsed(self, sql: str) -> Java:
         """An expression without columns."""
         return self._state.sqlParser().parseExpression(sql)
 
-    def project(self, expressions: Iterable[Expression], child: Node) -> Node:
+    def project(self, expressions: Iterable[Java], child: Java) -> Java:
         return self.logical.Project(self.seq(expressions), child)
 
-    def projection(self, expressions: Iterable[Expression]) -> Callable[[Node, Columns], Node]:
+    def projection(self, expressions: Iterable[Java]) -> Callable[[Java, Columns], Java]:
         """What projects the rows of a plan to these, and to columns that run along."""
         own = self.seq(expressions)
         return lambda plan, beside: self.projected(own, beside, plan)
 
-    def projected(self, columns: Columns, beside: Columns, child: Node) -> Node:
+    def projected(self, columns: Columns, beside: Columns, child: Java) -> Java:
         """The rows of a plan with these columns, and with those that run along."""
         return self._planner.projected(columns, beside, child)
 
-    def naming(self, expressions: Iterable[Expression], names: Iterable[str]) -> Callable[[Node, Columns], Node]:
+    def naming(self, expressions: Iterable[Java], names: Iterable[str]) -> Callable[[Java, Columns], Java]:
         """The same, to these expressions under these names."""
         own, lines = self.seq(expressions), "\x01".join(names)
         return lambda plan, beside: self._planner.named(own, lines, beside, plan)
 
-    def columns_by_name(self, plan: Node, name: str) -> Columns:
+    def columns_by_name(self, plan: Java, name: str) -> Columns:
         """The columns of a plan that have this name."""
         return self._planner.columns(plan, name)
 
-    def standing_on(self, rows: Node, beside: Columns, attributes: Columns, *, collated: bool) -> Node:
+    def standing_on(self, rows: Java, beside: Columns, attributes: Columns, *, collated: bool) -> Java:
         """The rows with their columns, but for those beside, under the names and ids of attributes.
 
         `collated`: columns of a step have lost the collations that the attributes have.
@@ -393,7 +387,7 @@ class Catalyst:
         """Whether one of these has text with a collation."""
         return self.is_collated(self._data_types.single("DataTypeUtils").fromAttributes(attributes))
 
-    def filtered(self, condition: Expression, child: Node) -> Node:
+    def filtered(self, condition: Java, child: Java) -> Java:
         """The rows that match. If none ever does, Spark must not know: it would leave out the tasks of steps below."""
         if self.kind(condition) == "Literal" and condition.value() is not True:
             output = child.output()
@@ -403,14 +397,14 @@ class Catalyst:
                 condition = self.expressions.LessThan(self.expressions.Length(text), self.constant(0))
         return self.logical.Filter(condition, child)
 
-    def expanded(self, projections: Iterable[Iterable[Expression]], output: Iterable[Expression], child: Node) -> Node:
+    def expanded(self, projections: Iterable[Iterable[Java]], output: Iterable[Java], child: Java) -> Java:
         return self.logical.Expand(self.seq(map(self.seq, projections)), self.seq(output), child)
 
-    def on(self, node: Node, *children: Node) -> Node:
+    def on(self, node: Java, *children: Java) -> Java:
         """The same node on other children."""
         return node.withNewChildren(self.seq(children))
 
-    def cast(self, expression: Expression, type_: Any) -> Expression:
+    def cast(self, expression: Java, type_: Any) -> Java:
         """The expression with this type of Catalyst's."""
         return self._planner.cast(expression, type_, self._conf)
 
@@ -418,18 +412,18 @@ class Catalyst:
         """Whether a type of Catalyst's has text, at any depth, whose collation decides what is equal."""
         return not self._rows.single("UnsafeRowUtils").isBinaryStable(type_)
 
-    def by_collation(self, value: Expression) -> Expression:
+    def by_collation(self, value: Java) -> Java:
         """The value with Spark's keys in place of its text with a collation, at any depth; without such the value.
 
         Keys are binary, and equal where the texts are, and have their order.
         """
         return self.expressions.CollationKey.injectCollationKey(value)
 
-    def ordered_by_collation(self, term: Expression) -> Expression:
+    def ordered_by_collation(self, term: Java) -> Java:
         """A term of ORDER BY over the keys of its texts."""
         return term.withNewChildren(self.seq(map(self.by_collation, each_of(term.children()))))
 
-    def without_collation(self, value: Expression) -> Expression:
+    def without_collation(self, value: Java) -> Java:
         """The value with its text as it is, to be compared by its bytes."""
         return self._planner.withoutCollation(value, self._conf)
 
@@ -440,7 +434,7 @@ class Catalyst:
     def _plain(self, type_: Any) -> Any:
         return self._schemas.single("SchemaUtils").replaceCollatedStringWithString(type_)
 
-    def collation_keys_in(self, plan: Node) -> set[str]:
+    def collation_keys_in(self, plan: Java) -> set[str]:
         """The collations whose keys a plan computes, each with the version of its rules."""
         keys = (part for node in nodes(plan) for part in self.expressions_of(node) if self.kind(part) == "CollationKey")
         factory = self._rows.CollationFactory
@@ -448,20 +442,20 @@ class Catalyst:
         versions = {number: get_field(factory.fetchCollation(int(number)), "version") for number in found}
         return {f"{factory.fullyQualifiedName(int(number))} {version}" for number, version in versions.items()}
 
-    def one_zero(self, number: Expression) -> Expression:
+    def one_zero(self, number: Java) -> Java:
         """A floating-point number, 0.0 for -0.0, and one NaN for all."""
         known = self.kind(number) == "KnownFloatingPointNormalized"
         return number if known else self._rules.NormalizeNaNAndZero(number)
 
-    def one_zero_within(self, value: Expression) -> Expression:
+    def one_zero_within(self, value: Java) -> Java:
         """The same of all floating-point numbers within a value."""
         return self._rules.single("NormalizeFloatingNumbers").normalize(value)
 
-    def json_of(self, value: Expression) -> Expression:
+    def json_of(self, value: Java) -> Java:
         """An array or a struct as a text in JSON."""
         return self._resolved_expression("to_json(array(1))").withNewChildren(self.seq([value]))
 
-    def of_json(self, text: Expression, type_: Any) -> Expression:
+    def of_json(self, text: Java, type_: Any) -> Java:
         """A value of a type of Catalyst's from a text in JSON."""
         schema = str(type_.asNullable().sql()).replace("\\", "\\\\").replace("'", "\\'")
         made = self._resolved_expression(f"from_json('', '{schema}')")
@@ -471,7 +465,7 @@ class Catalyst:
         """The type of arrays of this type."""
         return self._types.ArrayType(type_, False)
 
-    def concatenated(self, texts: Iterable[Expression]) -> Expression:
+    def concatenated(self, texts: Iterable[Java]) -> Java:
         """Texts, one behind the other."""
         return self.expressions.Concat(self.seq(texts))
 
@@ -479,58 +473,56 @@ class Catalyst:
         """Catalyst's type, from Spark's DDL."""
         return self._state.sqlParser().parseDataType(ddl)
 
-    def field(self, expression: Expression, number: int) -> Expression:
+    def field(self, expression: Java, number: int) -> Java:
         """A field of a struct, by its place."""
         return self.expressions.GetStructField(expression, number, self._none)
 
-    def field_of_each(self, structs: Expression, number: int) -> Expression:
+    def field_of_each(self, structs: Java, number: int) -> Java:
         """An array of a field of an array's structs, by its place."""
         type_ = structs.dataType().elementType()
         fields, nulls = list(type_.fields()), structs.dataType().containsNull()
         return self.expressions.GetArrayStructFields(structs, fields[number], number, len(fields), nulls)
 
-    def struct(self, fields: Iterable[tuple[str, Expression]]) -> Expression:
+    def struct(self, fields: Iterable[tuple[str, Java]]) -> Java:
         """A struct of these fields."""
         return self.expressions.CreateNamedStruct(
             self.seq(part for name, value in fields for part in (self.text(name), value))
         )
 
-    def array(self, items: Iterable[Expression]) -> Expression:
+    def array(self, items: Iterable[Java]) -> Java:
         """An array of these."""
         return self.expressions.CreateArray(self.seq(items), False)
 
-    def array_of(self, values: Any, type_: Any) -> Expression:
+    def array_of(self, values: Any, type_: Any) -> Java:
         """An array of values of this type as Spark has them, a sequence of Scala's or an array of Java's."""
         data = java_class(self.session, f"{_SQL}.catalyst.util.GenericArrayData")(values)
         return self.expressions.Literal(data, self._types.ArrayType(type_, True))
 
-    def text(self, value: str) -> Expression:
+    def text(self, value: str) -> Java:
         return self.expressions.Literal.create(value, self.type_of("string"))
 
-    def joined_text(self, texts: Expression, between: Expression) -> Expression:
+    def joined_text(self, texts: Java, between: Java) -> Java:
         """The texts of an array as one."""
         return self.expressions.ArrayJoin(texts, between, self._none)
 
-    def attribute(self, name: str, type_json: str) -> Expression:
+    def attribute(self, name: str, type_json: str) -> Java:
         """A new attribute of a type in Spark's JSON."""
         type_ = self._types.single("DataType").fromJson(type_json)
         return self.alias(self.null_of(type_), name).toAttribute()
 
-    def numbered(self, order: Sequence[Expression], child: Node) -> Node:
+    def numbered(self, order: Sequence[Java], child: Java) -> Java:
         """The rows with their number in an order."""
         number = self.over_rows(self.expressions.RowNumber(), [], order, "CurrentRow")
         return self.window([number], [], order, child)
 
-    def over_rows(
-        self, function: Expression, keys: Sequence[Expression], order: Sequence[Expression], last: str
-    ) -> Expression:
+    def over_rows(self, function: Java, keys: Sequence[Java], order: Sequence[Java], last: str) -> Java:
         """A function over the rows of a partition from the first on, up to `last`, as the column `number`."""
         frame, first = self.expressions.single("RowFrame"), self.expressions.single("UnboundedPreceding")
         within = self.expressions.SpecifiedWindowFrame(frame, first, self.expressions.single(last))
         spec = self.expressions.WindowSpecDefinition(self.seq(keys), self.seq(order), within)
         return self.alias(self.expressions.WindowExpression(function, spec), "number")
 
-    def beside(self, call: Expression, value: Expression | None = None) -> Expression:
+    def beside(self, call: Java, value: Java | None = None) -> Java:
         """The call of `lag` or `lead` without a default; of another value, if one is given."""
         function = call.windowFunction()
         of, offset, _ = each_of(function.children())
@@ -538,31 +530,31 @@ class Catalyst:
         asked = function.withNewChildren(self.seq([of, offset, self.null_of(of.dataType())]))
         return self.expressions.WindowExpression(asked, call.windowSpec())
 
-    def null_of(self, type_: Any) -> Expression:
+    def null_of(self, type_: Any) -> Java:
         return self.expressions.Literal.create(None, type_)
 
-    def only_if(self, condition: Expression, value: Expression) -> Expression:
+    def only_if(self, condition: Java, value: Java) -> Java:
         """The value where the condition holds, else null."""
         return self.expressions.If(condition, value, self.null_of(value.dataType()))
 
-    def comparable(self, one: Expression, other: Expression) -> list[tuple[Expression, Expression]]:
+    def comparable(self, one: Java, other: Java) -> list[tuple[Java, Java]]:
         """Pairs of values without nulls that are equal where these two are equal or null both."""
         if not (one.nullable() or other.nullable()):
             return [(one, other)]
         ours, theirs = (self._or_some(each) for each in (one, other))
         return [(self.expressions.IsNull(one), self.expressions.IsNull(other)), (ours, theirs)]
 
-    def _or_some(self, value: Expression) -> Expression:
+    def _or_some(self, value: Java) -> Java:
         """The value; of a null one that is no null."""
         return self.expressions.Coalesce(self.seq([value, self.expressions.Literal.default(value.dataType())]))
 
-    def all_of(self, conditions: Sequence[Expression]) -> Expression:
+    def all_of(self, conditions: Sequence[Java]) -> Java:
         whole = conditions[0]
         for each in conditions[1:]:
             whole = self.expressions.And(whole, each)
         return whole
 
-    def replaced(self, expression: Expression, by: Callable[[Expression], Expression | None]) -> Expression:
+    def replaced(self, expression: Java, by: Callable[[Java], Java | None]) -> Java:
         """The expression with each topmost part replaced for which `by` gives something."""
         new = by(expression)
         if new is not None:
@@ -573,112 +565,110 @@ class Catalyst:
             return expression
         return expression.withNewChildren(self.seq(changed))
 
-    def any_of(self, one: Expression, other: Expression) -> Expression:
+    def any_of(self, one: Java, other: Java) -> Java:
         return self.expressions.Or(one, other)
 
-    def constant(self, value: object) -> Expression:
+    def constant(self, value: object) -> Java:
         return self.expressions.Literal.create(value, self.type_of("boolean" if isinstance(value, bool) else "int"))
 
-    def united(self, *plans: Node) -> Node:
+    def united(self, *plans: Java) -> Java:
         """All rows of these plans, with the attributes of the first."""
         return self.logical.Union(self.seq(plans), False, False)
 
-    def distinct(self, expressions: Sequence[Expression], child: Node) -> tuple[Node, list[Expression]]:
+    def distinct(self, expressions: Sequence[Java], child: Java) -> tuple[Java, list[Java]]:
         """The distinct values of attributes, and what stands for these in the result."""
         named = [self.alias(each, str(each.name())) for each in expressions]
         return self.aggregate(expressions, named, child), [each.toAttribute() for each in named]
 
-    def deduplicated(self, child: Node) -> Node:
+    def deduplicated(self, child: Java) -> Java:
         """The distinct rows of a plan, under the same ids."""
         output = list(each_of(child.output()))
         return self.aggregate(output, output, child)
 
-    def groups(self, keys: Sequence[Expression], calls: Sequence[Expression], child: Node) -> Node:
+    def groups(self, keys: Sequence[Java], calls: Sequence[Java], child: Java) -> Java:
         """An aggregate that has just its keys and the results of its calls, under new ids."""
         named = [*(self.alias(each, "k") for each in keys), *(self.alias(each, "a") for each in calls)]
         return self.aggregate(keys, named, child)
 
-    def aggregate(self, keys: Sequence[Expression], columns: Sequence[Expression], child: Node) -> Node:
+    def aggregate(self, keys: Sequence[Java], columns: Sequence[Java], child: Java) -> Java:
         return self.logical.Aggregate(self.seq(keys), self.seq(columns), child, self._none)
 
-    def window(
-        self, calls: Sequence[Expression], keys: Sequence[Expression], order: Sequence[Expression], child: Node
-    ) -> Node:
+    def window(self, calls: Sequence[Java], keys: Sequence[Java], order: Sequence[Java], child: Java) -> Java:
         return self.logical.Window(self.seq(calls), self.seq(keys), self.seq(order), child, self._none)
 
-    def sorted(self, order: Sequence[Expression], child: Node) -> Node:
+    def sorted(self, order: Sequence[Java], child: Java) -> Java:
         return self.logical.Sort(self.seq(order), True, child, self._none)
 
-    def generated_as(self, node: Node, generator: Expression, child: Node) -> Node:
+    def generated_as(self, node: Java, generator: Java, child: Java) -> Java:
         """The node with another generator, over rows with more columns than it had."""
         return self.logical.Generate(
             generator, self._nil, node.outer(), node.qualifier(), node.generatorOutput(), child
         )
 
-    def has_at_most(self, rows: int, plan: Node) -> bool:
+    def has_at_most(self, rows: int, plan: Java) -> bool:
         """Whether Spark knows that the plan has no more rows."""
         most = self.optional(plan.maxRows())
         return most is not None and int(most) <= rows
 
-    def unless_several(self, rows: Expression, value: Expression, error: str) -> Expression:
+    def unless_several(self, rows: Java, value: Java, error: str) -> Java:
         """The value; where the number of rows is above one, an error in its place."""
         number = self.cast(self.constant(1), rows.dataType())
         raises = self.cast(self._resolved_expression(f"raise_error('{error}')"), value.dataType())
         return self.expressions.If(self.expressions.GreaterThan(rows, number), raises, value)
 
-    def _resolved_expression(self, sql: str) -> Expression:
+    def _resolved_expression(self, sql: str) -> Java:
         """An expression without columns, with its functions resolved."""
         [named] = each_of(self._resolved(self._own, f"SELECT {sql}").expressions())
         return named.child()
 
-    def with_count(self, keys: Sequence[Expression], child: Node) -> tuple[Expression, Node]:
+    def with_count(self, keys: Sequence[Java], child: Java) -> tuple[Java, Java]:
         """The number of rows with the same keys, and the plan with it beside each row."""
         count = self.over_rows(self.count_of(self.parsed("1")), keys, [], "UnboundedFollowing")
         return count.toAttribute(), self.window([count], keys, [], child)
 
-    def counted(self, value: Expression, child: Node) -> tuple[Expression, Expression, Node]:
+    def counted(self, value: Java, child: Java) -> tuple[Java, Java, Java]:
         """The number of rows, that of rows with a value, and the plan with the one row of both."""
         one = self.parsed("1")
         names = [self.alias(self.count_of(each), "n") for each in (one, value)]
         rows, known = (each.toAttribute() for each in names)
         return rows, known, self.aggregate([], names, child)
 
-    def count_of(self, value: Expression) -> Expression:
+    def count_of(self, value: Java) -> Java:
         """The number of rows with a value, as a function of an aggregate or a window."""
         return self._call(self._aggregates.Count(self.seq([value])))
 
-    def greatest_of(self, value: Expression) -> Expression:
+    def greatest_of(self, value: Java) -> Java:
         """The greatest value, as such a function."""
         return self._call(self._aggregates.Max(value))
 
-    def first_of(self, value: Expression) -> Expression:
+    def first_of(self, value: Java) -> Java:
         """The value of the first row, as such a function."""
         return self._call(self._aggregates.First(value, False))
 
-    def nth_of(self, value: Expression, n: int) -> Expression:
+    def nth_of(self, value: Java, n: int) -> Java:
         """The value of row number `n`, as a function of a window."""
         return self.expressions.NthValue(value, self.constant(n), False)
 
-    def lag_of(self, value: Expression, n: int) -> Expression:
+    def lag_of(self, value: Java, n: int) -> Java:
         """The value `n` rows before, as a function of a window."""
         return self.expressions.Lag(value, self.constant(n), self.null_of(value.dataType()), False)
 
-    def row_by(self, name: str, value: Expression, by: Expression) -> Expression:
+    def row_by(self, name: str, value: Java, by: Java) -> Java:
         """`max_by` or `min_by`, by the name of its class: not yet a call."""
         return getattr(self._aggregates, name)(value, by)
 
-    def _call(self, function: Expression) -> Expression:
+    def _call(self, function: Java) -> Java:
         complete = self._aggregates.single("Complete")
         return self._aggregates.AggregateExpression(
             function, complete, False, self._none, self.expressions.NamedExpression.newExprId()
         )
 
-    def ascending(self, value: Expression) -> Expression:
+    def ascending(self, value: Java) -> Java:
         """A term of ORDER BY."""
         direction, nulls = self.expressions.single("Ascending"), self.expressions.single("NullsFirst")
         return self.expressions.SortOrder(value, direction, nulls, self._nil)
 
-    def opposite(self, term: Expression) -> Expression:
+    def opposite(self, term: Java) -> Java:
         """The term of ORDER BY that puts the last rows first."""
         ascends = self.kind(term.direction()) == "Ascending"
         nulls_first = self.kind(term.nullOrdering()) == "NullsFirst"
@@ -686,7 +676,7 @@ class Catalyst:
         nulls = self.expressions.single("NullsLast" if nulls_first else "NullsFirst")
         return self.expressions.SortOrder(term.child(), direction, nulls, self._nil)
 
-    def mirrored(self, spec: Expression) -> Expression:
+    def mirrored(self, spec: Java) -> Java:
         """A window in the opposite order, with a frame of the same rows."""
         frame = spec.frameSpecification()
         bounds = [self._mirrored_bound(each) for each in (frame.upper(), frame.lower())]
@@ -694,37 +684,37 @@ class Catalyst:
         order = self.seq(map(self.opposite, each_of(spec.orderSpec())))
         return self.expressions.WindowSpecDefinition(spec.partitionSpec(), order, within)
 
-    def _mirrored_bound(self, bound: Expression) -> Expression:
+    def _mirrored_bound(self, bound: Java) -> Java:
         mirrored = {"UnboundedPreceding": "UnboundedFollowing", "UnboundedFollowing": "UnboundedPreceding"}
         kind = self.kind(bound)
         if kind in mirrored:
             return self.expressions.single(mirrored[kind])
         return bound if kind == "CurrentRow" else self.expressions.UnaryMinus(bound, True)
 
-    def generated(self, generator: Expression, output: Sequence[Expression], child: Node) -> Node:
+    def generated(self, generator: Java, output: Sequence[Java], child: Java) -> Java:
         """The rows that the generator makes of each row, beside it."""
         return self.logical.Generate(generator, self._nil, False, self._none, self.seq(output), child)
 
-    def joined(self, left: Node, right: Node, how: str, condition: Expression | None) -> Node:
+    def joined(self, left: Java, right: Java, how: str, condition: Java | None) -> Java:
         """A join, `how` by the name of Spark's class."""
         kind = self._plans.single(how)
         asked = self._none if condition is None else self._some(condition)
         return self.logical.Join(left, right, kind, asked, self.logical.JoinHint.NONE())
 
-    def joined_as(self, node: Node, left: Node, right: Node, condition: Expression) -> Node:
+    def joined_as(self, node: Java, left: Java, right: Java, condition: Java) -> Java:
         """A join of the same kind as another."""
         return self.logical.Join(left, right, node.joinType(), self._some(condition), node.hint())
 
-    def all_equal(self, ones: Sequence[Expression], others: Sequence[Expression]) -> Expression:
+    def all_equal(self, ones: Sequence[Java], others: Sequence[Java]) -> Java:
         """Whether all these are equal in pairs; null equals nothing."""
         pairs = zip(ones, others, strict=True)
         return self.all_of([self.expressions.EqualTo(one, other) for one, other in pairs])
 
-    def same(self, ones: Sequence[Expression], others: Sequence[Expression]) -> Expression:
+    def same(self, ones: Sequence[Java], others: Sequence[Java]) -> Java:
         """Whether all these are equal in pairs, null and null too."""
         pairs = zip(ones, others, strict=True)
         return self.all_of([self.expressions.EqualNullSafe(one, other) for one, other in pairs])
 
-    def left_join(self, left: Node, right: Node) -> Node:
+    def left_join(self, left: Java, right: Java) -> Java:
         """Each row of the left beside the one row of the right."""
         return self.joined(left, right, "LeftOuter", None)

@@ -10,7 +10,8 @@ from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
+from dagster_ckpt.runtime.catalyst.values import Expression, Java, Node
 from dagster_ckpt.runtime.catalyst.work_text import is_cut
 
 _LINE = re.compile(r"\(?line (\d+),? pos (\d+)\)?")
@@ -91,7 +92,7 @@ def _query_error(error: AnalysisException, tables: Callable[[], Iterable[str]]) 
 
 
 @contextmanager
-def naming_columns(names: Iterable[str], expressions: Iterable[Expression]) -> Iterator[None]:
+def naming_columns(names: Iterable[str], expressions: Iterable[Java]) -> Iterator[None]:
     """Within it an `InvalidPipelineError` about a column between steps whose name is cut says what the query has."""
     try:
         yield
@@ -104,7 +105,7 @@ def naming_columns(names: Iterable[str], expressions: Iterable[Expression]) -> I
 
 
 @contextmanager
-def located(catalyst: Catalyst, part: Node | Expression) -> Iterator[None]:
+def located(catalyst: Catalyst, part: Node | Expression | Java) -> Iterator[None]:
     """Within it an `InvalidPipelineError` says in which line of the query this part of it is, where Spark knows."""
     try:
         yield

@@ -7,8 +7,9 @@ from itertools import chain
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
+from dagster_ckpt.runtime.catalyst.values import Java as Expression
 from dagster_ckpt.runtime.plans.functions.collations import without_collations
 from dagster_ckpt.runtime.plans.functions.exact_texts import NESTED, has_exact_text, text_of, value_of, values_of
 

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of
 from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
 from dagster_ckpt.runtime.catalyst.values import Aggregate, Java, Node, Project
@@ -31,9 +31,7 @@ def aggregated(compiler: NodeCompiler, node: Aggregate) -> Part:
     return part.projected(results, catalyst.output_of(node))
 
 
-def _groups(
-    compiler: NodeCompiler, groups: Java, grouping: Sequence[Expression], calls: Sequence[Expression], below: Node
-) -> Part:
+def _groups(compiler: NodeCompiler, groups: Java, grouping: Sequence[Java], calls: Sequence[Java], below: Node) -> Part:
     """A row for each group: its key, then the results of the calls; the distinct keys if there are none."""
     catalyst, output = compiler.catalyst, tuple(each_of(groups.output()))
     keys, called = _Keys(catalyst, grouping, below), [_called(catalyst, call) for call in calls]
@@ -73,7 +71,7 @@ def _groups(
     return part.projected(catalyst.standing_for(cast, output), output)
 
 
-def _called(catalyst: Catalyst, call: Expression) -> Call:
+def _called(catalyst: Catalyst, call: Java) -> Call:
     with located(catalyst, call.aggregateFunction()):
         return call_of(catalyst, call)
 
@@ -102,7 +100,7 @@ def _step(rows: Stream, keys: Sequence[str], aggregations: Mapping[str, Aggregat
 class _Keys:
     """The keys of groups as columns of a step, those of a session last."""
 
-    def __init__(self, catalyst: Catalyst, grouping: Sequence[Expression], below: Node) -> None:
+    def __init__(self, catalyst: Catalyst, grouping: Sequence[Java], below: Node) -> None:
         self._catalyst, self._below = catalyst, below
         self._grouping, self._ordered = grouping, sorted(grouping, key=SessionKey.is_one)
         self.of_sessions = bool(self._ordered) and SessionKey.is_one(self._ordered[-1])
@@ -141,7 +139,7 @@ class _Keys:
         split = len(names) - ends
         return [*sorted(set(names[:split])), *names[split:]]
 
-    def shown(self) -> list[Expression]:
+    def shown(self) -> list[Java]:
         """What is read for the values of keys with a collation: a column that is there in each row, then their columns.
 
         Of several texts that are one key a group shows those of one of its rows. Empty if no key has a collation.
@@ -149,7 +147,7 @@ class _Keys:
         plain = [each for key in self._keys if key.is_collated for each in self._plain(key).columns()]
         return [self._catalyst.constant(True), *plain] if plain else []
 
-    def values(self, columns: Sequence[Expression], shown: Sequence[Expression]) -> list[Expression]:
+    def values(self, columns: Sequence[Java], shown: Sequence[Java]) -> list[Java]:
         """The values of the keys, in the order of the query, of the step's columns and of what is shown of a row."""
         rest, of_row = iter(columns), iter(shown)
         made = []

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins.regular.regular_join import EVERY_ROW
-from dagster_ckpt.runtime.catalyst.catalyst import Columns, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Columns
 from dagster_ckpt.runtime.catalyst.values import Java, Join, Node
 from dagster_ckpt.runtime.catalyst.work_text import name_of_pair
 from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, is_column, meets_all
@@ -75,7 +75,7 @@ def _by_keys(
     compiler: NodeCompiler,
     node: Join,
     children: tuple[Node, Node],
-    keys: Sequence[Sequence[Expression]],
+    keys: Sequence[Sequence[Java]],
     *,
     pairs_all: bool,
 ) -> Part:

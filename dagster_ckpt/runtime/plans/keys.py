@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Output
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Output
 from dagster_ckpt.runtime.catalyst.query_plan import column_number
-from dagster_ckpt.runtime.catalyst.values import Join, Node
+from dagster_ckpt.runtime.catalyst.values import Java, Join, Node
 from dagster_ckpt.runtime.plans.functions.exact_texts import has_exact_text, text_of, value_of
 
 FLOATS = ("float", "double")
@@ -58,15 +58,15 @@ class RowColumns:
     `stand` has, for each column of the node by Spark's number, the name that it has in the step.
     """
 
-    expressions: dict[str, Expression]
-    attributes: dict[str, Expression]
+    expressions: dict[str, Java]
+    attributes: dict[str, Java]
     stand: dict[int, str]
 
     @classmethod
     def of(
         cls,
         catalyst: Catalyst,
-        leading: Mapping[str, Expression],
+        leading: Mapping[str, Java],
         output: Output,
         names: Sequence[str],
     ) -> "RowColumns":
@@ -80,7 +80,7 @@ class RowColumns:
         for name, each in leading.items():
             if is_column(catalyst, each) and (own := of_output.get(column_number(each))) is not None:
                 leads.setdefault(own, name)
-        expressions, attributes, stand = dict(leading), dict[str, Expression](), dict[int, str]()
+        expressions, attributes, stand = dict(leading), dict[str, Java](), dict[int, str]()
         for own, number, each in sorted(zip(names, output.numbers, output, strict=True), key=itemgetter(0)):
             stand[number] = name = leads.get(own, own)
             expressions.setdefault(name, each)
@@ -100,12 +100,12 @@ class RowColumns:
             self.stand | other.stand,
         )
 
-    def with_column(self, catalyst: Catalyst, name: str, value: Expression) -> "RowColumns":
+    def with_column(self, catalyst: Catalyst, name: str, value: Java) -> "RowColumns":
         """The columns, and one that is none of the node's."""
         attribute = catalyst.alias(value, name).toAttribute()
         return RowColumns(self.expressions | {name: value}, self.attributes | {name: attribute}, self.stand)
 
-    def shown(self, catalyst: Catalyst, output: Output) -> list[Expression]:
+    def shown(self, catalyst: Catalyst, output: Output) -> list[Java]:
         """The columns of the node, of the attributes."""
         pairs = zip(output.numbers, output, strict=True)
         return [catalyst.shown(self.attributes[self.stand[number]], each) for number, each in pairs]
@@ -120,17 +120,17 @@ def meets_all(catalyst: Catalyst, join: Join) -> bool:
     return not left_keys and not any(not each.streams or catalyst.has_at_most(1, each.java) for each in join.children)
 
 
-def is_column(catalyst: Catalyst, expression: Expression) -> bool:
+def is_column(catalyst: Catalyst, expression: Java) -> bool:
     """Whether the expression is a column as it is."""
     return catalyst.kind(expression) == "AttributeReference"
 
 
-def is_time_window(attribute: Expression) -> bool:
+def is_time_window(attribute: Java) -> bool:
     """Whether a column is what Spark has made of `window(...)`."""
     return "spark.timeWindow" in str(attribute.metadata().json())
 
 
-def is_never_null(attribute: Expression, rows: Node) -> bool:
+def is_never_null(attribute: Java, rows: Node) -> bool:
     """Whether a column of these rows has no nulls: as Spark knows, or because no row is in a window that is null.
 
     An outer join above the window makes nulls.
@@ -155,10 +155,10 @@ class Key:
     """
 
     catalyst: Catalyst
-    expression: Expression
+    expression: Java
     never_null: bool = False
 
-    def columns(self) -> list[Expression]:
+    def columns(self) -> list[Java]:
         """What the step has as keys: a struct's fields, and of a type that is no key its text, which is exact.
 
         There is one zero and one NaN, as in GROUP BY. Text with a collation is compared by it, so the step has its key.
@@ -170,7 +170,7 @@ class Key:
         """Whether texts that differ may be one key, so that `value` cannot make them again."""
         return self.catalyst.is_collated(self.expression.dataType())
 
-    def value(self, columns: Sequence[Expression]) -> Expression:
+    def value(self, columns: Sequence[Java]) -> Java:
         """The key's value, from the step's columns, if it is not collated."""
         return self._value(self.expression.dataType(), iter(columns), whole=True)
 
@@ -185,7 +185,7 @@ class Key:
             found += [Dependency(frozenset(one), frozenset(other)) for one, other in pairs]
         return found
 
-    def _columns(self, expression: Expression) -> Iterator[Expression]:
+    def _columns(self, expression: Java) -> Iterator[Java]:
         catalyst = self.catalyst
         if str(expression.dataType().typeName()) != "struct":
             expression = catalyst.by_collation(expression)
@@ -209,7 +209,7 @@ class Key:
         else:
             yield expression
 
-    def _value(self, type_: object, columns: Iterator[Expression], *, whole: bool = False) -> Expression:
+    def _value(self, type_: object, columns: Iterator[Java], *, whole: bool = False) -> Java:
         catalyst = self.catalyst
         kind = str(type_.typeName())  # type: ignore[attr-defined]  # in the JVM
         if kind == "array":
@@ -224,9 +224,7 @@ class Key:
         return catalyst.expressions.If(is_null, catalyst.null_of(type_), catalyst.cast(made, type_))
 
 
-def equal_columns(
-    catalyst: Catalyst, ours: Sequence[Expression], theirs: Sequence[Expression]
-) -> tuple[list[Expression], list[Expression]]:
+def equal_columns(catalyst: Catalyst, ours: Sequence[Java], theirs: Sequence[Java]) -> tuple[list[Java], list[Java]]:
     """What the two sides of a join have as keys, where null equals nothing: but within a struct it equals null.
 
     Both sides are made together, because a field that may be null on one of them takes two columns on both.
@@ -239,7 +237,7 @@ def equal_columns(
     return [one for one, _ in pairs], [other for _, other in pairs]
 
 
-def _equal_columns(catalyst: Catalyst, one: Key, other: Key) -> Iterator[tuple[Expression, Expression]]:
+def _equal_columns(catalyst: Catalyst, one: Key, other: Key) -> Iterator[tuple[Java, Java]]:
     pairs = list(zip(one.columns(), other.columns(), strict=True))
     if str(one.expression.dataType().typeName()) != "struct":
         yield from pairs

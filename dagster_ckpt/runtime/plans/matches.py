@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
 from dagster_ckpt.runtime.catalyst.values import Java, Join
 from dagster_ckpt.runtime.plans.keys import FLOATS
@@ -64,9 +64,7 @@ def _by_matches(catalyst: Catalyst, side: Java, pairs: Java, *, matched: bool) -
     return catalyst.project(catalyst.standing_for(known, own), repeated)
 
 
-def _counted(
-    catalyst: Catalyst, own: Sequence[Expression], side: Java, pairs: Java
-) -> tuple[list[Expression], Expression, Expression, Java]:
+def _counted(catalyst: Catalyst, own: Sequence[Java], side: Java, pairs: Java) -> tuple[list[Java], Java, Java, Java]:
     """The columns of distinct rows, how often each is there, how many pairs have it, and the plan with all of that."""
     yes, text = catalyst.constant(True), catalyst.type_of("string")
     no = catalyst.null_of(yes.dataType())
@@ -99,7 +97,7 @@ def with_flag(catalyst: Catalyst, node: Join) -> Java:
     return catalyst.united(*branches)
 
 
-def not_in(catalyst: Catalyst, node: Join, ours: Expression, theirs: Expression) -> Java:
+def not_in(catalyst: Catalyst, node: Join, ours: Java, theirs: Java) -> Java:
     """`ours NOT IN (theirs)`: rows without a match, if no value of the right is null; all rows, if there is none."""
     expressions = catalyst.expressions
     left, right = (each.java for each in node.children)

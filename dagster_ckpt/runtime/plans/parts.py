@@ -8,17 +8,16 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.catalyst import values
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, is_leaf
-from dagster_ckpt.runtime.catalyst.values import Java
+from dagster_ckpt.runtime.catalyst.values import Java, Node
 from dagster_ckpt.runtime.catalyst.work_text import WorkText, column_name
 from dagster_ckpt.runtime.declared.pipeline import check_initial
 from dagster_ckpt.runtime.declared.row_work import RowWork, key_columns
 from dagster_ckpt.runtime.declared.stream import Stream, behind, rows_of, worked_by
 from dagster_ckpt.runtime.plans.keys import Dependency, key_among
 
-Work = Callable[[Node, Columns], Node]
+Work = Callable[[Java, Columns], Java]
 """A plan on top of another. Columns that say what became of a row run along."""
 
 
@@ -31,10 +30,10 @@ class Part:
     """
 
     catalyst: Catalyst
-    output: Sequence[Expression]
-    plan: Node | None = None
+    output: Sequence[Java]
+    plan: Java | None = None
     stream: Stream | None = None
-    attributes: Sequence[Expression] = ()
+    attributes: Sequence[Java] = ()
     work: Work = lambda plan, _: plan
     dependencies: tuple[Dependency, ...] = ()
 
@@ -43,18 +42,18 @@ class Part:
         """Whether its rows can be taken back."""
         return self.stream is not None and changes(self.stream)
 
-    def then(self, work: Work, output: Sequence[Expression]) -> "Part":
+    def then(self, work: Work, output: Sequence[Java]) -> "Part":
         """The part with more work of Spark's."""
         if self.plan is not None:
             return replace(self, plan=work(self.plan, self.catalyst.no_columns), output=output)
         before = self.work
         return replace(self, work=lambda plan, beside: work(before(plan, beside), beside), output=output)
 
-    def projected(self, columns: Sequence[Expression], output: Sequence[Expression]) -> "Part":
+    def projected(self, columns: Sequence[Java], output: Sequence[Java]) -> "Part":
         """The part with these columns."""
         return self.then(self.catalyst.projection(columns), output)
 
-    def named(self, expressions: Sequence[Expression]) -> "NamedColumns":
+    def named(self, expressions: Sequence[Java]) -> "NamedColumns":
         """These expressions over the rows, each with a name that says what it computes of what the part reads.
 
         Expressions of one meaning have one name.
@@ -64,11 +63,11 @@ class Part:
         columns = dict(reversed(list(zip(names, expressions, strict=True))))
         return NamedColumns(self, names, columns, made.rows)
 
-    def columns(self, expressions: Sequence[Expression], names: Sequence[str]) -> Stream:
+    def columns(self, expressions: Sequence[Java], names: Sequence[str]) -> Stream:
         """The stream of these expressions over the rows, by these names, which are the user's."""
         return self.stream_by(expressions, names, self._described(expressions).with_columns(names))
 
-    def _described(self, expressions: Sequence[Expression]) -> WorkText:
+    def _described(self, expressions: Sequence[Java]) -> WorkText:
         catalyst, plan, beside = self.catalyst, self.plan, self.catalyst.no_columns
         if self.stream is not None:
             plan, _ = self._over(catalyst.analysed(rows_of(self.stream).frame))
@@ -81,13 +80,13 @@ class Part:
         columns = self.catalyst.seq(self.attributes)
         return columns, self.catalyst.are_collated(columns)
 
-    def _over(self, rows: Node) -> tuple[Node, Columns]:
+    def _over(self, rows: Java) -> tuple[Java, Columns]:
         """The part's work on rows of the stream, and the columns that pass through unchanged."""
         columns, collated = self._columns
         beside = self.catalyst.columns_by_name(rows, CHANGE_TYPE)
         return self.work(self.catalyst.standing_on(rows, beside, columns, collated=collated), beside), beside
 
-    def stream_by(self, expressions: Sequence[Expression], names: Sequence[str], text: str) -> Stream:
+    def stream_by(self, expressions: Sequence[Java], names: Sequence[str], text: str) -> Stream:
         """The stream of these expressions by these names. `text` is in the fingerprint of the step that reads it."""
         catalyst, named = self.catalyst, self.catalyst.naming(expressions, names)
         if self.stream is None:
@@ -151,7 +150,7 @@ class Part:
         whole = sorted(name for name in before.values() if name != CHANGE_TYPE)
         return origins if sorted(own for _, own in origins) == whole else None
 
-    def _is_of_collations(self, cast: Expression) -> bool:
+    def _is_of_collations(self, cast: Java) -> bool:
         """Whether a cast between types of text changes no more than the collation."""
         types = [each.dataType() for each in (cast, cast.child())]
         return self.catalyst.differ_in_collations(*types)
@@ -162,11 +161,11 @@ class NodeCompiler(Protocol):
 
     catalyst: Catalyst
 
-    def part(self, node: values.Node) -> Part:
+    def part(self, node: Node) -> Part:
         """The rows of a node. Raises `InvalidPipelineError` for one that cannot be maintained."""
         ...
 
-    def part_that_streams(self, node: values.Node) -> Part:
+    def part_that_streams(self, node: Node) -> Part:
         """The rows of a node, or constants. Raises `InvalidPipelineError` for a table that does not stream."""
         ...
 
@@ -184,14 +183,14 @@ class NamedColumns:
 
     part: Part
     names: tuple[str, ...]
-    columns: Mapping[str, Expression]
+    columns: Mapping[str, Java]
     rows: str
 
     def stream(self) -> Stream:
         """Their stream, the columns by their names."""
         return self.stream_of({name: self.columns[name] for name in sorted(self.columns)})
 
-    def stream_of(self, columns: Mapping[str, Expression]) -> Stream:
+    def stream_of(self, columns: Mapping[str, Java]) -> Stream:
         """The stream of the same rows with these columns, which have other names for some."""
         return self.part.stream_by(list(columns.values()), list(columns), self.rows)
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from dagster_ckpt.operators import agg, over
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
+from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.keys import Dependency
 
@@ -19,14 +20,14 @@ class SessionKey:
     """The window of a session as a key. Below the aggregate it is that of each row: its time, and that plus the gap."""
 
     catalyst: Catalyst
-    expression: Expression
+    expression: Java
 
     @staticmethod
-    def is_one(expression: Expression) -> bool:
+    def is_one(expression: Java) -> bool:
         """Whether Spark would merge the windows that this key has."""
         return "spark.sessionWindow" in str(expression.metadata().json())
 
-    def columns(self) -> list[Expression]:
+    def columns(self) -> list[Java]:
         """A row's window, and then its session's: when it starts and when it ends."""
         return [self.catalyst.field(self.expression, number) for number in range(2)]
 
@@ -39,7 +40,7 @@ class SessionKey:
         """None: where a session starts is what it is known by, and sessions of other keys may end together."""
         return []
 
-    def value(self, columns: Sequence[Expression]) -> Expression:
+    def value(self, columns: Sequence[Java]) -> Java:
         fields = self.expression.dataType().fields()
         names = (str(field.name()) for field in fields)
         made = self.catalyst.struct(list(zip(names, columns, strict=True)))

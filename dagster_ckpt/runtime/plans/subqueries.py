@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import each_of, nodes
 from dagster_ckpt.runtime.catalyst.refusals import located, refused
 from dagster_ckpt.runtime.catalyst.values import Java, Join
@@ -10,7 +10,7 @@ from dagster_ckpt.runtime.catalyst.values import Java, Join
 _SEVERAL = "a subquery that stands for one value gave several rows"
 
 
-def without_scalar_subqueries(catalyst: Catalyst, node: Node) -> Node:
+def without_scalar_subqueries(catalyst: Catalyst, node: Java) -> Java:
     """The plan with a join below each node that has such a subquery, if the subquery streams.
 
     Raises `InvalidPipelineError` for a node that cannot have one.
@@ -29,7 +29,7 @@ def without_scalar_subqueries(catalyst: Catalyst, node: Node) -> Node:
         return _Hoisted(catalyst, node).made()
 
 
-def _parted(catalyst: Catalyst, node: Node) -> Node | None:
+def _parted(catalyst: Catalyst, node: Java) -> Java | None:
     """Groups, and above them what is computed of each, where that has a subquery; else None.
 
     Its value is one for all groups, and no key of theirs: it is joined with the groups, not with the rows.
@@ -44,7 +44,7 @@ def _parted(catalyst: Catalyst, node: Node) -> Node | None:
     return catalyst.project(results, named)
 
 
-def _streams(catalyst: Catalyst, expression: Expression) -> bool:
+def _streams(catalyst: Catalyst, expression: Java) -> bool:
     """Whether it is a subquery of one value, which streams."""
     return catalyst.kind(expression) == "ScalarSubquery" and bool(expression.plan().isStreaming())
 
@@ -52,13 +52,13 @@ def _streams(catalyst: Catalyst, expression: Expression) -> bool:
 class _Hoisted:
     """A node whose subqueries become columns of the node below."""
 
-    def __init__(self, catalyst: Catalyst, node: Node) -> None:
+    def __init__(self, catalyst: Catalyst, node: Java) -> None:
         self._catalyst, self._node = catalyst, node
         # Of a join it is one side: rows of either may have a value beside them.
         self._below, *self._others = each_of(node.children())
-        self._values: list[tuple[Expression, Expression]] = []
+        self._values: list[tuple[Java, Java]] = []
 
-    def made(self) -> Node:
+    def made(self) -> Java:
         """The node over the values; its output is what it was."""
         catalyst, node = self._catalyst, self._node
         make = _MAKERS.get(catalyst.kind(node))
@@ -68,41 +68,41 @@ class _Hoisted:
         output = list(each_of(node.output()))
         return new if new.output().size() == len(output) else catalyst.project(output, new)
 
-    def filter(self, node: Node) -> Node:
+    def filter(self, node: Java) -> Java:
         condition = self._of(node.condition())
         return self._catalyst.filtered(condition, self._below)
 
-    def project(self, node: Node) -> Node:
+    def project(self, node: Java) -> Java:
         columns = self._each(node.projectList())
         return self._catalyst.project(columns, self._below)
 
-    def aggregate(self, node: Node) -> Node:
+    def aggregate(self, node: Java) -> Java:
         keys, columns = self._each(node.groupingExpressions()), self._each(node.aggregateExpressions())
         return self._catalyst.aggregate(keys, columns, self._below)
 
-    def window(self, node: Node) -> Node:
+    def window(self, node: Java) -> Java:
         calls, keys = self._each(node.windowExpressions()), self._each(node.partitionSpec())
         return self._catalyst.window(calls, keys, self._each(node.orderSpec()), self._below)
 
-    def sort(self, node: Node) -> Node:
+    def sort(self, node: Java) -> Java:
         order = self._each(node.order())
         return self._catalyst.sorted(order, self._below)
 
-    def generate(self, node: Node) -> Node:
+    def generate(self, node: Java) -> Java:
         generator = self._of(node.generator())
         return self._catalyst.generated_as(node, generator, self._below)
 
-    def join(self, node: Node) -> Node:
+    def join(self, node: Java) -> Java:
         condition = self._of(self._catalyst.optional(node.condition()))
         return self._catalyst.joined_as(node, self._below, self._others[0], condition)
 
-    def _each(self, expressions: object) -> list[Expression]:
+    def _each(self, expressions: object) -> list[Java]:
         return [self._of(each) for each in each_of(expressions)]
 
-    def _of(self, expression: Expression) -> Expression:
+    def _of(self, expression: Java) -> Java:
         return self._catalyst.replaced(expression, self._value)
 
-    def _value(self, expression: Expression) -> Expression | None:
+    def _value(self, expression: Java) -> Java | None:
         """What stands for a subquery; one that is there twice, as a key and a column, is one value."""
         if not _streams(self._catalyst, expression):
             return None
@@ -113,7 +113,7 @@ class _Hoisted:
         self._values.append((expression, value))
         return value
 
-    def _joined(self, plan: Node) -> Expression:
+    def _joined(self, plan: Java) -> Java:
         catalyst = self._catalyst
         plan = without_scalar_subqueries(catalyst, plan)
         [first, *_] = each_of(plan.output())
@@ -126,7 +126,7 @@ class _Hoisted:
         return catalyst.unless_several(rows, value.toAttribute(), _SEVERAL)
 
 
-_MAKERS: Mapping[str, Callable[[_Hoisted, Node], Node]] = {
+_MAKERS: Mapping[str, Callable[[_Hoisted, Java], Java]] = {
     "Aggregate": _Hoisted.aggregate,
     "Filter": _Hoisted.filter,
     "Generate": _Hoisted.generate,
@@ -137,7 +137,7 @@ _MAKERS: Mapping[str, Callable[[_Hoisted, Node], Node]] = {
 }
 
 
-def of_single_join(catalyst: Catalyst, node: Join, ours: Sequence[Expression], theirs: Sequence[Expression]) -> Java:
+def of_single_join(catalyst: Catalyst, node: Join, ours: Sequence[Java], theirs: Sequence[Java]) -> Java:
     """The join of rows with the one row that a subquery gives for each, by equal keys, where none is no value."""
     left, right = (each.java for each in node.children)
     rows, counted = catalyst.with_count(theirs, right)

@@ -6,8 +6,9 @@ Which of several equal texts an aggregate gives SQL leaves open: one of the grou
 from collections.abc import Iterable, Sequence
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
+from dagster_ckpt.runtime.catalyst.values import Java
 
 _ANY_VALUE = ("AnyValue", "CollectList", "First", "Last", "PivotFirst")
 """They compare no values, if they are not of distinct ones."""
@@ -15,7 +16,7 @@ _COUNTS = ("Count", "HyperLogLogPlusPlus")
 _BY = {"Max": "MaxBy", "Min": "MinBy"}
 
 
-def without_collations(catalyst: Catalyst, call: Expression) -> Expression:
+def without_collations(catalyst: Catalyst, call: Java) -> Java:
     """The call over values without collations. Its result has none, but is equal to that of the call by its collation.
 
     Raises `InvalidPipelineError` for a function that is not kept up to date by collations.
@@ -29,9 +30,7 @@ def without_collations(catalyst: Catalyst, call: Expression) -> Expression:
     return call.withNewChildren(catalyst.seq([made, *filters]))
 
 
-def _without(
-    catalyst: Catalyst, call: Expression, name: str, function: Expression, children: Sequence[Expression]
-) -> Expression:
+def _without(catalyst: Catalyst, call: Java, name: str, function: Java, children: Sequence[Java]) -> Java:
     distinct = bool(call.isDistinct())
     if name in _COUNTS:
         compared = distinct or name != "Count"
@@ -55,5 +54,5 @@ def _without(
     )
 
 
-def _with(catalyst: Catalyst, function: Expression, children: Iterable[Expression]) -> Expression:
+def _with(catalyst: Catalyst, function: Java, children: Iterable[Java]) -> Java:
     return function.withNewChildren(catalyst.seq(children))

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
+from dagster_ckpt.runtime.catalyst.values import Java
 
 NESTED = ("array", "map", "struct", "variant")
 _EXACT = ("boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date")
@@ -21,17 +22,17 @@ def has_exact_text(type_: Any) -> bool:
     return name in _EXACT or name.startswith("decimal")
 
 
-def text_of(catalyst: Catalyst, value: Expression) -> Expression:
+def text_of(catalyst: Catalyst, value: Java) -> Java:
     """The text of an array or a struct; null of null. There is one zero and one NaN, as in GROUP BY."""
     return catalyst.json_of(catalyst.one_zero_within(value))
 
 
-def value_of(catalyst: Catalyst, text: Expression, type_: Any) -> Expression:
+def value_of(catalyst: Catalyst, text: Java, type_: Any) -> Java:
     """The value of this type, from its text."""
     return catalyst.of_json(text, type_)
 
 
-def values_of(catalyst: Catalyst, texts: Expression, type_: Any) -> Expression:
+def values_of(catalyst: Catalyst, texts: Java, type_: Any) -> Java:
     """An array of values of this type, from an array of their texts, none of which is null."""
     whole = [catalyst.text("["), catalyst.joined_text(texts, catalyst.text(",")), catalyst.text("]")]
     return catalyst.of_json(catalyst.concatenated(whole), catalyst.list_of(type_))

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
+from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.plans.functions.over_functions import AGGREGATES, BESIDE, PLAIN
 from dagster_ckpt.runtime.plans.functions.skipped_nulls import Made, by_values_so_far, ends_of, skips_nulls
 
 
-def in_plainer_functions(catalyst: Catalyst, node: Node, calls: Sequence[Expression]) -> Node | None:
+def in_plainer_functions(catalyst: Catalyst, node: Java, calls: Sequence[Java]) -> Java | None:
     """The window, whose functions are `calls`, without those of one such kind; None where all are plain."""
     for is_one, without in _KINDS.items():
         found = [each for each in calls if is_one(catalyst, each.child())]
@@ -24,7 +25,7 @@ def in_plainer_functions(catalyst: Catalyst, node: Node, calls: Sequence[Express
     return None
 
 
-def _is_of_groups(catalyst: Catalyst, call: Expression) -> bool:
+def _is_of_groups(catalyst: Catalyst, call: Java) -> bool:
     """Whether it is an aggregate of whole partitions that the engine has over groups alone."""
     function = call.windowFunction()
     if catalyst.kind(function) != "AggregateExpression" or catalyst.kind(function.aggregateFunction()) in AGGREGATES:
@@ -32,7 +33,7 @@ def _is_of_groups(catalyst: Catalyst, call: Expression) -> bool:
     return ends_of(catalyst, call) == ("UnboundedPreceding", "UnboundedFollowing")
 
 
-def _has_other_default(catalyst: Catalyst, call: Expression) -> bool:
+def _has_other_default(catalyst: Catalyst, call: Java) -> bool:
     """Whether it is `lag` or `lead` with a default that the engine has not: of the row, or of another type."""
     function = call.windowFunction()
     if catalyst.kind(function) not in BESIDE or function.ignoreNulls():
@@ -43,9 +44,7 @@ def _has_other_default(catalyst: Catalyst, call: Expression) -> bool:
     return default.eval(None) is not None and catalyst.kind(default.dataType()) not in PLAIN
 
 
-def _joined_with_groups(
-    catalyst: Catalyst, node: Node, others: Sequence[Expression], of_groups: Sequence[Expression]
-) -> Made:
+def _joined_with_groups(catalyst: Catalyst, node: Java, others: Sequence[Java], of_groups: Sequence[Java]) -> Made:
     """The rows beside the aggregates of their partition; the other functions stay over it."""
     child, keys = node.child(), list(each_of(node.partitionSpec()))
     rows = catalyst.window(others, keys, list(each_of(node.orderSpec())), child) if others else child
@@ -55,7 +54,7 @@ def _joined_with_groups(
     return beside, found[len(keys) :]
 
 
-def _or_default(catalyst: Catalyst, node: Node, others: Sequence[Expression], defaulted: Sequence[Expression]) -> Made:
+def _or_default(catalyst: Catalyst, node: Java, others: Sequence[Java], defaulted: Sequence[Java]) -> Made:
     """`lag` and `lead` without a default, and the default where the partition ends before the row that they look at."""
     values = [catalyst.alias(catalyst.beside(each.child()), "value") for each in defaulted]
     # Of a column without nulls it is null where there is no such row.
@@ -73,8 +72,8 @@ def _or_default(catalyst: Catalyst, node: Node, others: Sequence[Expression], de
     return plan, found
 
 
-_Without = Callable[[Catalyst, Node, Sequence[Expression], Sequence[Expression]], Made]
-_KINDS: dict[Callable[[Catalyst, Expression], bool], _Without] = {
+_Without = Callable[[Catalyst, Java, Sequence[Java], Sequence[Java]], Made]
+_KINDS: dict[Callable[[Catalyst, Java], bool], _Without] = {
     _is_of_groups: _joined_with_groups,
     skips_nulls: by_values_so_far,
     _has_other_default: _or_default,

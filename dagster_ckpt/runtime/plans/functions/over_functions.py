@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import over
 from dagster_ckpt.operators.over import Frame, Over
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
+from dagster_ckpt.runtime.catalyst.values import Java
 
 _RANKS: Mapping[str, Callable[[], Over]] = {
     "RowNumber": over.row_number,
@@ -38,7 +39,7 @@ _NO_DISTANCES = ("UnboundedPreceding", "UnboundedFollowing", "CurrentRow")
 BESIDE: Mapping[str, Callable[..., Over]] = {"Lag": over.lag, "Lead": over.lead}
 
 
-def arguments_of(catalyst: Catalyst, function: Expression) -> list[Expression]:
+def arguments_of(catalyst: Catalyst, function: Java) -> list[Java]:
     """The column that the function needs, if any."""
     kind = catalyst.kind(function)
     if kind in BESIDE or kind == "NthValue":
@@ -51,7 +52,7 @@ def arguments_of(catalyst: Catalyst, function: Expression) -> list[Expression]:
     return [given[0] if where is None else catalyst.only_if(where, given[0])]
 
 
-def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) -> Over:
+def function_of(catalyst: Catalyst, call: Java, columns: Sequence[str]) -> Over:
     """The engine's function for Spark's, over the column that `arguments_of` has."""
     function = call.windowFunction()
     kind = catalyst.kind(function)
@@ -79,7 +80,7 @@ def function_of(catalyst: Catalyst, call: Expression, columns: Sequence[str]) ->
     )
 
 
-def _frame(catalyst: Catalyst, call: Expression) -> dict[str, Frame]:
+def _frame(catalyst: Catalyst, call: Java) -> dict[str, Frame]:
     frame = call.windowSpec().frameSpecification()
     by_rows = catalyst.kind(frame.frameType()) == "RowFrame"
     if not by_rows:
@@ -89,14 +90,14 @@ def _frame(catalyst: Catalyst, call: Expression) -> dict[str, Frame]:
     return {"rows" if by_rows else "range": bounds}
 
 
-def _bound(catalyst: Catalyst, bound: Expression, call: Expression, unit: int) -> int | None:
+def _bound(catalyst: Catalyst, bound: Java, call: Java, unit: int) -> int | None:
     kind = catalyst.kind(bound)
     if kind in _NO_DISTANCES:
         return 0 if kind == "CurrentRow" else None
     return number_in(bound, call) // unit
 
 
-def number_in(expression: Expression, call: Expression) -> int:
+def number_in(expression: Java, call: Java) -> int:
     """The number that a function or a frame is given, the same for all rows."""
     value = expression.eval(None) if expression.foldable() else None
     if not isinstance(value, int):
@@ -104,13 +105,13 @@ def number_in(expression: Expression, call: Expression) -> int:
     return int(value)
 
 
-def _default(catalyst: Catalyst, default: Expression) -> object:
+def _default(catalyst: Catalyst, default: Java) -> object:
     assert default.foldable(), "others are computed beside the function"
     value, type_ = default.eval(None), catalyst.kind(default.dataType())
     return str(value.toString()) if value is not None and type_ == "StringType" else value
 
 
-def _check_distances(catalyst: Catalyst, call: Expression, frame: Expression) -> None:
+def _check_distances(catalyst: Catalyst, call: Java, frame: Java) -> None:
     """Distances are in the unit in which the engine measures values of the order."""
     distances = _distances(catalyst, frame)
     for order in each_of(call.windowSpec().orderSpec()) if distances else ():
@@ -123,17 +124,17 @@ def _check_distances(catalyst: Catalyst, call: Expression, frame: Expression) ->
             )
 
 
-def _is_of_days(catalyst: Catalyst, call: Expression, frame: Expression) -> bool:
+def _is_of_days(catalyst: Catalyst, call: Java, frame: Java) -> bool:
     """Whether a distance between dates is an interval, of which Spark takes whole days."""
     types = {catalyst.kind(each.child().dataType()) for each in each_of(call.windowSpec().orderSpec())}
     kinds = {catalyst.kind(each.dataType()) for each in _distances(catalyst, frame)}
     return "DateType" in types and "DayTimeIntervalType" in kinds
 
 
-def _distances(catalyst: Catalyst, frame: Expression) -> list[Expression]:
+def _distances(catalyst: Catalyst, frame: Java) -> list[Java]:
     """The bounds of a frame that are so far from the row."""
     return [each for each in (frame.lower(), frame.upper()) if catalyst.kind(each) not in _NO_DISTANCES]
 
 
-def _refused(call: Expression, what: str) -> InvalidPipelineError:
+def _refused(call: Java, what: str) -> InvalidPipelineError:
     return InvalidPipelineError(f"over a partition this cannot be kept up to date: {what}. found={call.sql()}")

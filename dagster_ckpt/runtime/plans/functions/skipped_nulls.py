@@ -7,29 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Expression, Node
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
+from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.plans.functions.over_functions import BESIDE, arguments_of, number_in
 
-Made = tuple[Node, list[Expression]]
+Made = tuple[Java, list[Java]]
 """The rows with the other functions, and beside them the values of those that are made."""
 _START, _ROW, _END = "UnboundedPreceding", "CurrentRow", "UnboundedFollowing"
 
 
-def ends_of(catalyst: Catalyst, call: Expression) -> tuple[str, str]:
+def ends_of(catalyst: Catalyst, call: Java) -> tuple[str, str]:
     """The kinds of the frame's two bounds."""
     frame = call.windowSpec().frameSpecification()
     return catalyst.kind(frame.lower()), catalyst.kind(frame.upper())
 
 
-def skips_nulls(catalyst: Catalyst, call: Expression) -> bool:
+def skips_nulls(catalyst: Catalyst, call: Java) -> bool:
     """Whether it is a function that skips rows and that is made here."""
     return _Skipping.of(catalyst, call) is not None
 
 
-def by_values_so_far(
-    catalyst: Catalyst, node: Node, others: Sequence[Expression], skipping: Sequence[Expression]
-) -> Made:
+def by_values_so_far(catalyst: Catalyst, node: Java, others: Sequence[Java], skipping: Sequence[Java]) -> Made:
     """The functions that skip rows, each beside the rows with what it is found by."""
     found = [each for call in skipping if (each := _Skipping.of(catalyst, call.child())) is not None]
     keys, order = list(each_of(node.partitionSpec())), list(each_of(node.orderSpec()))
@@ -60,14 +59,14 @@ class _Skipping:
 
     kind: Literal["first", "last", "before"]
     n: int
-    value: Expression
-    counted: Expression
-    spec: Expression
+    value: Java
+    counted: Java
+    spec: Java
     mirrored: bool
-    default: Expression | None = None
+    default: Java | None = None
 
     @classmethod
-    def of(cls, catalyst: Catalyst, call: Expression) -> "_Skipping | None":
+    def of(cls, catalyst: Catalyst, call: Java) -> "_Skipping | None":
         """None: it skips no row, or its frame has no end of the partition."""
         function, where = call.windowFunction(), None
         called = function
@@ -83,7 +82,7 @@ class _Skipping:
         return cls._of_frame(catalyst, call, name, counted)
 
     @classmethod
-    def _beside_row(cls, catalyst: Catalyst, call: Expression) -> "_Skipping | None":
+    def _beside_row(cls, catalyst: Catalyst, call: Java) -> "_Skipping | None":
         function, spec = call.windowFunction(), call.windowSpec()
         ahead = number_in(function.offset(), call)
         if ahead == 0:
@@ -93,9 +92,7 @@ class _Skipping:
         return cls("before", abs(ahead), value, value, own, turned, function.default())
 
     @classmethod
-    def _of_frame(
-        cls, catalyst: Catalyst, call: Expression, name: str, counted: Expression | None
-    ) -> "_Skipping | None":
+    def _of_frame(cls, catalyst: Catalyst, call: Java, name: str, counted: Java | None) -> "_Skipping | None":
         function, spec, (lower, upper) = call.windowFunction(), call.windowSpec(), ends_of(catalyst, call)
         kind: Literal["first", "last"] = "first"
         if name in ("First", "NthValue") and lower == _START:
@@ -110,7 +107,7 @@ class _Skipping:
         own = catalyst.mirrored(spec) if turned else spec
         return cls(kind, n, value, value if counted is None else counted, own, turned)
 
-    def count(self, catalyst: Catalyst) -> Expression | None:
+    def count(self, catalyst: Catalyst) -> Java | None:
         """The number of rows that count up to a row, where it is asked for; of the whole partition it is not."""
         count = catalyst.count_of(self.counted)
         if self.kind == "before":
@@ -119,7 +116,7 @@ class _Skipping:
             return None
         return catalyst.alias(catalyst.expressions.WindowExpression(count, self.spec), "n")
 
-    def beside(self, catalyst: Catalyst, plan: Node, count: Expression | None) -> tuple[Node, Expression]:
+    def beside(self, catalyst: Catalyst, plan: Java, count: Java | None) -> tuple[Java, Java]:
         """The plan with what the function takes beside its rows, and the function's value."""
         if self.kind == "first":
             return self._first(catalyst, plan, count)
@@ -127,14 +124,14 @@ class _Skipping:
         return self._last(catalyst, plan, count) if self.kind == "last" else self._before(catalyst, plan, count)
 
     @property
-    def _keys(self) -> list[Expression]:
+    def _keys(self) -> list[Java]:
         return list(each_of(self.spec.partitionSpec()))
 
     @property
-    def _order(self) -> list[Expression]:
+    def _order(self) -> list[Java]:
         return list(each_of(self.spec.orderSpec()))
 
-    def _first(self, catalyst: Catalyst, plan: Node, count: Expression | None) -> tuple[Node, Expression]:
+    def _first(self, catalyst: Catalyst, plan: Java, count: Java | None) -> tuple[Java, Java]:
         """That of the partition, if there are so many values in the frame."""
         known_first = [catalyst.ascending(catalyst.expressions.IsNull(self.counted)), *self._order]
         called, last = (
@@ -148,13 +145,13 @@ class _Skipping:
         fewer = catalyst.cast(catalyst.constant(self.n - 1), count.dataType())
         return plan, catalyst.only_if(catalyst.expressions.GreaterThan(count, fewer), value)
 
-    def _last(self, catalyst: Catalyst, plan: Node, count: Expression) -> tuple[Node, Expression]:
+    def _last(self, catalyst: Catalyst, plan: Java, count: Java) -> tuple[Java, Java]:
         """The only value of the rows with the same number of values."""
         alike = [*self._keys, count]
         last = catalyst.over_rows(catalyst.greatest_of(self.value), alike, [], _END)
         return catalyst.window([last], alike, [], plan), last.toAttribute()
 
-    def _before(self, catalyst: Catalyst, plan: Node, count: Expression) -> tuple[Node, Expression]:
+    def _before(self, catalyst: Catalyst, plan: Java, count: Java) -> tuple[Java, Java]:
         """Of a row with a value, the one `n` rows before among such rows.
 
         Of a row without one, that of the last row with one, which counts itself.
