@@ -18,6 +18,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.operators import agg
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner, Pipeline
+from dagster_ckpt.runtime.catalyst.planner import planner
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
@@ -49,6 +50,7 @@ def _run_a_stream(spark: SparkSession, folder: Path) -> None:
     inbox = folder / "inbox"
     inbox.mkdir()
     pq.write_table(pa.table({"key": [1, 2, 1], "value": [1, 2, 3]}), inbox / "rows.parquet")
+    planner(spark)  # a stream of several steps, or of a query, has its plans read by it
     rows = open_session(spark).readStream.schema("key long, value long").parquet(str(inbox))
     stream = Stream(rows).key_by("key").aggregate(rows=agg.count(), total=agg.sum("value"))
 

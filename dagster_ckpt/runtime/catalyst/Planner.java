@@ -78,7 +78,7 @@ public class Planner {
       }
       for (int round = 0; round < batch.strategy().maxIterations(); round++) {
         LogicalPlan before = plan;
-        plan = applied(plan, rules);
+        plan = applied(plan, PythonUtils.toSeq(rules));
         if (plan.fastEquals(before)) break;
       }
     }
@@ -90,11 +90,6 @@ public class Planner {
   /** The plan after these rules, one after the other. */
   public LogicalPlan applied(LogicalPlan plan, Seq rules) {
     for (int i = 0; i < rules.size(); i++) plan = (LogicalPlan) ((Rule) rules.apply(i)).apply(plan);
-    return plan;
-  }
-
-  private LogicalPlan applied(LogicalPlan plan, List rules) {
-    for (int i = 0; i < rules.size(); i++) plan = (LogicalPlan) ((Rule) rules.get(i)).apply(plan);
     return plan;
   }
 
