@@ -84,7 +84,7 @@ class _Package:
         return vars(self)[held]
 
 
-class Output(Sequence[Java]):
+class NodeColumns(Sequence[Java]):
     """The columns of a node, which are asked for when one is needed. `numbers` are Spark's numbers of them."""
 
     def __init__(self, node: Node) -> None:
@@ -138,9 +138,9 @@ class Catalyst:
         """The nodes of a plan as values."""
         return read(self.session, plan)
 
-    def output_of(self, node: Node) -> "Output":
+    def output_of(self, node: Node) -> "NodeColumns":
         """The columns of a node."""
-        return Output(node)
+        return NodeColumns(node)
 
     @staticmethod
     def kind(node: Java) -> str:
@@ -341,7 +341,7 @@ class Catalyst:
         """Values under the names and the ids of attributes."""
         return [self._planner.standingFor(one, each) for one, each in zip(values, attributes, strict=True)]
 
-    def shown(self, value: Java, attribute: Java) -> Java:
+    def show(self, value: Java, attribute: Java) -> Java:
         """The value as it is if it is that attribute, else under its name and its id."""
         return self._planner.shown(value, attribute)
 
@@ -355,9 +355,9 @@ class Catalyst:
     def projection(self, expressions: Iterable[Java]) -> Callable[[Java, Columns], Java]:
         """What projects the rows of a plan to these, and to columns that run along."""
         own = self.seq(expressions)
-        return lambda plan, beside: self.projected(own, beside, plan)
+        return lambda plan, beside: self.project_beside(own, beside, plan)
 
-    def projected(self, columns: Columns, beside: Columns, child: Java) -> Java:
+    def project_beside(self, columns: Columns, beside: Columns, child: Java) -> Java:
         """The rows of a plan with these columns, and with those that run along."""
         return self._planner.projected(columns, beside, child)
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.runtime.catalyst.planner import planner
 from dagster_ckpt.runtime.catalyst.values import (
     Aggregate,
-    Deduplicate,
+    Deduplication,
     Expand,
     Expression,
     Filter,
@@ -22,7 +22,7 @@ from dagster_ckpt.runtime.catalyst.values import (
     LocalRelation,
     Node,
     Offset,
-    Project,
+    Projection,
     Sort,
     Union,
     Window,
@@ -42,7 +42,7 @@ def read(session: SparkSession, plan: Java, *, replaced: bool = False) -> Node:
 
     `replaced`: functions that Spark makes of others are these.
     """
-    reader, text = _opened(planner(session).read(plan, replaced))
+    reader, text = _open(planner(session).read(plan, replaced))
     return reader.node(text)
 
 
@@ -51,7 +51,7 @@ def nodes_above(session: SparkSession, plan: Java, base: Java, *, replaced: bool
 
     Their expressions have SQL. `replaced` is that of `read`.
     """
-    reader, text = _opened(planner(session).above(plan, base, replaced))
+    reader, text = _open(planner(session).above(plan, base, replaced))
     return [reader.node(each) for each in text]
 
 
@@ -60,11 +60,11 @@ def with_texts(session: SparkSession, plan: Java) -> tuple[Node, Node]:
 
     Where the texts differ there is a number, and no text of a user.
     """
-    reader, (plan, without) = _opened(planner(session).texts(plan))
+    reader, (plan, without) = _open(planner(session).texts(plan))
     return reader.node(plan), reader.node(without)
 
 
-def _opened(tree: Any) -> tuple["_Reader", Any]:
+def _open(tree: Any) -> tuple["_Reader", Any]:
     text = part = str(tree.text(0, _SENT_AT_ONCE))
     while len(part) == _SENT_AT_ONCE:
         part = str(tree.text(len(text), _SENT_AT_ONCE))
@@ -126,8 +126,8 @@ def _expressions(value: _Field) -> Iterator[Expression]:
 
 _NODES: Mapping[str, tuple[type[Node], Mapping[str, str]]] = {
     "Aggregate": (Aggregate, {"keys": "groupingExpressions", "columns": "aggregateExpressions"}),
-    "Deduplicate": (Deduplicate, {"keys": "keys"}),
-    "DeduplicateWithinWatermark": (Deduplicate, {"keys": "keys"}),
+    "Deduplicate": (Deduplication, {"keys": "keys"}),
+    "DeduplicateWithinWatermark": (Deduplication, {"keys": "keys"}),
     "Expand": (Expand, {"projections": "projections"}),
     "Filter": (Filter, {"condition": "condition"}),
     "Generate": (Generate, {"generator": "generator", "outer": "outer", "made": "generatorOutput"}),
@@ -136,7 +136,7 @@ _NODES: Mapping[str, tuple[type[Node], Mapping[str, str]]] = {
     "LocalLimit": (LocalLimit, {"count": "limitExpr"}),
     "LocalRelation": (LocalRelation, {"rows": "data"}),
     "Offset": (Offset, {"count": "offsetExpr"}),
-    "Project": (Project, {"columns": "projectList"}),
+    "Project": (Projection, {"columns": "projectList"}),
     "Sort": (Sort, {"order": "order"}),
     "Union": (Union, {}),
     "Window": (Window, {"calls": "windowExpressions", "keys": "partitionSpec", "order": "orderSpec"}),

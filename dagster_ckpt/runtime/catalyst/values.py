@@ -110,7 +110,7 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class Project(Node):
+class Projection(Node):
     """The rows with these columns."""
 
     columns: Expressions
@@ -170,7 +170,7 @@ class Union(Node):
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class Deduplicate(Node):
+class Deduplication(Node):
     """One row of each value of the keys."""
 
     keys: Expressions

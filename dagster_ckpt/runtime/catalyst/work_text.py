@@ -25,7 +25,7 @@ from dagster_ckpt.runtime.catalyst.values import (
     Join,
     LocalRelation,
     Node,
-    Project,
+    Projection,
     Window,
 )
 
@@ -154,7 +154,7 @@ class _Texts:
     def _above(self, node: Node, other: Node) -> Iterator[str]:
         """What a node does to the rows of the one below."""
         match node, other:
-            case Project(), Project():
+            case Projection(), Projection():
                 self._name(node, node.columns, other.columns)
             case Aggregate(), Aggregate():
                 self._name(node, node.columns, other.columns)
@@ -271,7 +271,7 @@ def _told_apart(plan: Node, texts: Sequence[str]) -> Iterator[str]:
 
 
 def _value(plan: Node, place: int) -> Java:
-    assert isinstance(plan, Project), "that of a projection is asked for"
+    assert isinstance(plan, Projection), "that of a projection is asked for"
     return plan.columns[place].value.java
 
 

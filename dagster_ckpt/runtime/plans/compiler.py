@@ -24,7 +24,7 @@ from dagster_ckpt.runtime.catalyst.reader import read
 from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns, query_errors, refused
 from dagster_ckpt.runtime.catalyst.values import (
     Aggregate,
-    Deduplicate,
+    Deduplication,
     Expand,
     Filter,
     Generate,
@@ -32,7 +32,7 @@ from dagster_ckpt.runtime.catalyst.values import (
     Java,
     Join,
     Node,
-    Project,
+    Projection,
     Union,
     Window,
 )
@@ -140,10 +140,10 @@ class PlanCompiler:
 
     def _part(self, node: Node) -> Part:  # noqa: C901, PLR0911  (a case for each kind of node)
         match node:
-            case Project(child=below):
+            case Projection(child=below):
                 return self._above(node, below, self.catalyst.projection([each.java for each in node.columns]))
             case Filter():
-                return top_of(self, node) or self._filtered(node)
+                return top_of(self, node) or self._filter(node)
             case Aggregate():
                 return aggregated(self, node)
             case Join():
@@ -151,13 +151,13 @@ class PlanCompiler:
             case Window():
                 return self.once(node.java, lambda: over_partition(self, node))
             case Union():
-                return self._united(node)
+                return self._unite(node)
             case Expand():
-                return self._expanded(node)
+                return self._expand(node)
             case Generate(child=below):
                 return self._above(node, below, lambda plan, _: self.catalyst.on(node.java, plan))
-            case Deduplicate():
-                return self.once(node.java, lambda: self._deduplicated(node))
+            case Deduplication():
+                return self.once(node.java, lambda: self._deduplicate(node))
             case GlobalLimit():
                 return self.part(self.catalyst.read(limit_as_top(self.catalyst, node)))
             case Node(kind=kind) if kind in _UNCHANGED:
@@ -208,17 +208,17 @@ class PlanCompiler:
             self._steps.append((node, part))
             return part
         own = tuple(each_of(node.output()))
-        return same.projected(self.catalyst.standing_for(same.output, own), own)
+        return same.project(self.catalyst.standing_for(same.output, own), own)
 
     def _above(self, node: Node, below: Node, work: Work) -> Part:
         """The rows of the node below with Spark's work on each."""
         return self.part(below).then(work, self.catalyst.output_of(node))
 
-    def _filtered(self, node: Filter) -> Part:
+    def _filter(self, node: Filter) -> Part:
         condition = node.condition.java
         return self._above(node, node.child, lambda plan, _: self.catalyst.filtered(condition, plan))
 
-    def _expanded(self, node: Expand) -> Part:
+    def _expand(self, node: Expand) -> Part:
         """Several rows of each."""
         catalyst, output = self.catalyst, self.catalyst.output_of(node)
         projections = [[each.java for each in columns] for columns in node.projections]
@@ -229,7 +229,7 @@ class PlanCompiler:
 
         return self._above(node, node.child, work)
 
-    def _united(self, node: Union) -> Part:
+    def _unite(self, node: Union) -> Part:
         """All rows of several nodes."""
         catalyst, output = self.catalyst, self.catalyst.output_of(node)
         parts = [self.part_that_streams(child) for child in node.children]
@@ -248,11 +248,11 @@ class PlanCompiler:
                 whole = whole.union(other)
         attributes = {name: stand[place] for name, place in places.items()}
         own = [attributes[name] for name in names]
-        shown = [catalyst.shown(*pair) for pair in zip(own, output, strict=False)]
+        shown = [catalyst.show(*pair) for pair in zip(own, output, strict=False)]
         part = Part(catalyst, (), stream=whole, attributes=tuple(attributes.values()))
-        return part.projected(shown, output)
+        return part.project(shown, output)
 
-    def _deduplicated(self, node: Deduplicate) -> Part:
+    def _deduplicate(self, node: Deduplication) -> Part:
         """One row of each key. Which one SQL leaves open: the least by its columns."""
         catalyst, output, wanted = self.catalyst, self.catalyst.output_of(node), {each.number for each in node.keys}
         collated = [each for each in output if catalyst.is_collated(each.dataType())]
@@ -272,7 +272,7 @@ class PlanCompiler:
             made = rows.key_by(*key_names).top(1, by=[f"{quoted(name)} asc" for name in by]) if by else rows.distinct()
         shown = columns.shown(catalyst, output)
         part = Part(catalyst, (), stream=made, attributes=tuple(columns.attributes.values()))
-        return part.projected(shown, output)
+        return part.project(shown, output)
 
 
 def _as_types(catalyst: Catalyst, columns: Sequence[Java], wanted: Sequence[Java]) -> list[Java]:

@@ -9,7 +9,7 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of
 from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
-from dagster_ckpt.runtime.catalyst.values import Aggregate, Java, Node, Project
+from dagster_ckpt.runtime.catalyst.values import Aggregate, Java, Node, Projection
 from dagster_ckpt.runtime.catalyst.work_text import column_name, in_canonical_order
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate, rows_of
 from dagster_ckpt.runtime.plans.aggregates import Call, call_of
@@ -27,8 +27,8 @@ def aggregated(compiler: NodeCompiler, node: Aggregate) -> Part:
     groups = catalyst.groups(grouping, calls, node.child.java)
     part = compiler.once(groups, lambda: _groups(compiler, groups, grouping, calls, node.child))
     wanted = [*grouping, *(call.resultAttribute() for call in calls)]
-    part = part.projected(catalyst.standing_for(part.output, wanted), wanted)
-    return part.projected(results, catalyst.output_of(node))
+    part = part.project(catalyst.standing_for(part.output, wanted), wanted)
+    return part.project(results, catalyst.output_of(node))
 
 
 def _groups(compiler: NodeCompiler, groups: Java, grouping: Sequence[Java], calls: Sequence[Java], below: Node) -> Part:
@@ -68,7 +68,7 @@ def _groups(compiler: NodeCompiler, groups: Java, grouping: Sequence[Java], call
     emitted = dict(zip(by_key, (each for each in rows_of(made).frame.columns if each != CHANGE_TYPE), strict=False))
     depends = tuple(keys.dependencies([emitted[name] for name in key_names]))
     part = Part(catalyst, (), stream=made, attributes=(*stand.values(), *results.values()), dependencies=depends)
-    return part.projected(catalyst.standing_for(cast, output), output)
+    return part.project(catalyst.standing_for(cast, output), output)
 
 
 def _called(catalyst: Catalyst, call: Java) -> Call:
@@ -122,7 +122,7 @@ class _Keys:
             for key, own in zip(self._keys, of_keys, strict=True)
             if len(own) == 1 and not key.is_collated  # of texts that are one key other values may be made
         }
-        below = self._below.columns if isinstance(self._below, Project) else ()
+        below = self._below.columns if isinstance(self._below, Projection) else ()
         defined = {each.number: each.value for each in below if each.kind == "Alias"}
         for key, own in zip(self._keys, of_keys, strict=True):
             made_of = defined.get(column_number(key.expression))

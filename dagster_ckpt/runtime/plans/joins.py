@@ -107,7 +107,7 @@ def _by_keys(
     output = catalyst.output_of(node)
     shown = columns.shown(catalyst, output)
     part = Part(catalyst, (), stream=made, attributes=tuple(columns.attributes.values()))
-    return part.projected(shown, output)
+    return part.project(shown, output)
 
 
 def _with_table(compiler: NodeCompiler, node: Join, left: Node, right: Node) -> Part | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Output
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, NodeColumns
 from dagster_ckpt.runtime.catalyst.query_plan import column_number
 from dagster_ckpt.runtime.catalyst.values import Java, Join, Node
 from dagster_ckpt.runtime.plans.functions.exact_texts import has_exact_text, text_of, value_of
@@ -67,7 +67,7 @@ class RowColumns:
         cls,
         catalyst: Catalyst,
         leading: Mapping[str, Java],
-        output: Output,
+        output: NodeColumns,
         names: Sequence[str],
     ) -> "RowColumns":
         """What leads, such as keys, by its names, in that order; then the columns of the node, in that of theirs.
@@ -105,10 +105,10 @@ class RowColumns:
         attribute = catalyst.alias(value, name).toAttribute()
         return RowColumns(self.expressions | {name: value}, self.attributes | {name: attribute}, self.stand)
 
-    def shown(self, catalyst: Catalyst, output: Output) -> list[Java]:
+    def shown(self, catalyst: Catalyst, output: NodeColumns) -> list[Java]:
         """The columns of the node, of the attributes."""
         pairs = zip(output.numbers, output, strict=True)
-        return [catalyst.shown(self.attributes[self.stand[number]], each) for number, each in pairs]
+        return [catalyst.show(self.attributes[self.stand[number]], each) for number, each in pairs]
 
 
 def meets_all(catalyst: Catalyst, join: Join) -> bool:

@@ -9,7 +9,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.top.top import COUNT_MAX
 from dagster_ckpt.operators.shared.ranked.order_by import quoted
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Output
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, NodeColumns
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of, nodes
 from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
 from dagster_ckpt.runtime.catalyst.values import (
@@ -22,7 +22,7 @@ from dagster_ckpt.runtime.catalyst.values import (
     LocalLimit,
     Node,
     Offset,
-    Project,
+    Projection,
     Sort,
     Union,
     Window,
@@ -75,8 +75,8 @@ def limit_as_top(catalyst: Catalyst, node: GlobalLimit) -> Java:
     below, above, skipped, count = node.child, list[Node](), 0, _count(node)
     if count == 0 or (isinstance(below, LocalLimit) and catalyst.has_at_most(count, below.child.java)):
         return _all_or_none(catalyst, below, count)
-    while isinstance(below, LocalLimit | Offset | Project):
-        if isinstance(below, Project):
+    while isinstance(below, LocalLimit | Offset | Projection):
+        if isinstance(below, Projection):
             above.append(below)
         elif isinstance(below, Offset):
             skipped += _count(below)
@@ -118,7 +118,7 @@ def without_limit(catalyst: Catalyst, node: Node, keys: Sequence[Java]) -> Node:
     match node:
         case GlobalLimit() | LocalLimit() if _count(node) > 0 and not keys:
             return without_limit(catalyst, node.child, keys)
-        case Project():
+        case Projection():
             below = without_limit(catalyst, node.child, keys)
             return node if below is node.child else catalyst.read(catalyst.on(node.java, below.java))
         case Filter(child=Window() as window) if not window.order and len(calls := _calls_of(window)) == 1:
@@ -162,7 +162,7 @@ def _constants(rows: Node) -> list[str] | None:
         case Union():
             first, *others = map(_constants, rows.children)
             return first if all(each == first for each in others) else None
-        case Aggregate() | Project() if all(each.kind == "Alias" for each in rows.columns):
+        case Aggregate() | Projection() if all(each.kind == "Alias" for each in rows.columns):
             values = [each.value.java for each in rows.columns]
             return [str(each.sql()) for each in values] if all(each.foldable() for each in values) else None
     return None
@@ -201,7 +201,7 @@ def over_partition(compiler: NodeCompiler, node: Window) -> Part:
         *catalyst.standing_for(cast, [each.toAttribute() for each in calls]),
     ]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), *results.values()))
-    return part.projected(own, catalyst.output_of(node))
+    return part.project(own, catalyst.output_of(node))
 
 
 def _name_of(function: Over) -> str:
@@ -249,7 +249,7 @@ class _Rows:
     by: tuple[str, ...]
     more: tuple[str, ...]
     columns: RowColumns
-    output: Output
+    output: NodeColumns
 
     @classmethod
     def of(cls, compiler: NodeCompiler, window: Window, more: Sequence[Java] = ()) -> "_Rows":
@@ -309,12 +309,12 @@ def _first_rows(compiler: NodeCompiler, window: Window, call: Expression, bound:
     rank = call.java.toAttribute()
     shown, own = rows.columns.shown(catalyst, rows.output), [*rows.output, rank]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), rank))
-    return part.projected([*shown, rank], own)
+    return part.project([*shown, rank], own)
 
 
 def _refuse_as_of(compiler: NodeCompiler, rows: Node) -> None:
     """Raise `InvalidPipelineError` where each row outside would meet every row of a stream that grows."""
-    while isinstance(rows, Project | Filter):
+    while isinstance(rows, Projection | Filter):
         rows = rows.child
     if not isinstance(rows, Join) or not meets_all(compiler.catalyst, rows):
         return
@@ -335,8 +335,8 @@ def _in_order_of_sort(catalyst: Catalyst, window: Window) -> Window:
     Of ORDER BY ... LIMIT in a subquery for each row outside, Spark leaves the sort below where the result lacks its
     columns.
     """
-    projects, below = list[Project](), window.child
-    while isinstance(below, Project):
+    projects, below = list[Projection](), window.child
+    while isinstance(below, Projection):
         projects.append(below)
         below = below.child
     if window.order or not isinstance(below, Sort):

@@ -49,7 +49,7 @@ class Part:
         before = self.work
         return replace(self, work=lambda plan, beside: work(before(plan, beside), beside), output=output)
 
-    def projected(self, columns: Sequence[Java], output: Sequence[Java]) -> "Part":
+    def project(self, columns: Sequence[Java], output: Sequence[Java]) -> "Part":
         """The part with these columns."""
         return self.then(self.catalyst.projection(columns), output)
 

@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.runtime.catalyst import reader
 from dagster_ckpt.runtime.catalyst.reader import nodes_above, read
-from dagster_ckpt.runtime.catalyst.values import Filter, Join, LocalRelation, Node, Project, Window
+from dagster_ckpt.runtime.catalyst.values import Filter, Join, LocalRelation, Node, Projection, Window
 
 
 def expression(kind: str, at: int, *of: Any, **more: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_nodes_have_their_types_and_spark_objects(monkeypatch: pytest.MonkeyPatc
     named = expression("Alias", 5, expression("Add", 6, K, expression("Literal", 8, constant=1)), name="n", number=9)
     of_text(monkeypatch, node("Project", 0, FILTER, projectList=[K, named]))
     project = read(SESSION, "a plan")
-    assert isinstance(project, Project)
+    assert isinstance(project, Projection)
     assert isinstance(project.child, Filter)
     assert [each.kind for each in project.nodes()] == ["Project", "Filter", "StreamingRelationV2"]
     assert project.columns == project.expressions

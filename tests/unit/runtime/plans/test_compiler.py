@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.catalyst.refusals import RefusedAtError
-from dagster_ckpt.runtime.catalyst.values import Join, Node, Project, Union
+from dagster_ckpt.runtime.catalyst.values import Join, Node, Projection, Union
 from dagster_ckpt.runtime.plans.compiler import PlanCompiler
 
 LINE = 3
@@ -79,7 +79,7 @@ def test_a_node_that_changes_no_row_is_the_one_below(kind: str) -> None:
 
 def test_a_projection_is_the_work_on_the_rows_below() -> None:
     rows = leaf(streams=False)
-    plan = Project(kind="Project", children=(leaf(),), output=(("k", 1),), streams=True, columns=())
+    plan = Projection(kind="Project", children=(leaf(),), output=(("k", 1),), streams=True, columns=())
     part = part_of(plan)
     assert part.plan.startswith("SELECT 0 FROM ")
     assert part.output == ["k"]
