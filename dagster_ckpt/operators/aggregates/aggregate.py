@@ -25,7 +25,7 @@ from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
-from dagster_ckpt.operators.shared.net_changes import changes_between, inserts
+from dagster_ckpt.operators.shared.net_changes import changes_between, inserts, sides_of
 from dagster_ckpt.operators.shared.state_columns import HASH, ROWS
 from dagster_ckpt.operators.shared.time_to_live import AT, TimeToLive
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
@@ -153,7 +153,7 @@ class RunningAggregate:
             used = np.delete(np.arange(rows.num_rows), late)
             hashes, rows = hashes[used], take(rows, used)
         if self.updating:
-            come, back = retraction.sides_of(rows)
+            come, back = sides_of(rows)
             self._take_in(hashes[come], take(rows, come), state, context)
             self._take_in(hashes[back], take(rows, back), state, context, back=True)
         else:
@@ -185,7 +185,7 @@ class RunningAggregate:
                 each.name for each in self.grouped.accumulators if isinstance(each, ValueCount | PairCount | TrueCount)
             ]
             kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts, *self._settled}
-            retraction.drop_emptied(table, self.pipeline.keys, counts, sorted(kept), stays=self.always)
+            retraction.drop_emptied(self.pipeline.tables[0], state, counts, sorted(kept), stays=self.always)
 
     def merge(
         self, hashes: Hashes, keys: pa.Table, fresh: dict[str, pa.Array], state: State, context: EpochContext

@@ -14,8 +14,9 @@ from dagster_ckpt.operators.aggregates.bags.bags import BagResult, Bags, usable
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
-from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
+from dagster_ckpt.operators.shared.zsets.epoch_rows import EpochRows
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 _ROOM_BYTES = 1 << 14
@@ -68,7 +69,7 @@ class BagTable:
         values = [alike_or_null(column.take(pa.array(at))) for column in columns]
         counted = pa.Table.from_arrays([*keys.columns, *values], names=list(self.arrived.spec.keys))
         weights = np.full(len(at), -1 if back else 1)
-        self.arrived.add(WeightedRows(hashes[at], counted, weights), state, context)
+        self.arrived.add(ZSet(hashes[at], counted, weights), state, context)
         return rows
 
     def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
@@ -93,7 +94,7 @@ class BagTable:
         self,
         hashes: Hashes,
         keys: pa.Table,
-        part: WeightedRows,
+        part: ZSet,
         its_key: Positions,
         found: FoundAll,
         table: StateTable,

@@ -15,8 +15,9 @@ from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null
 from dagster_ckpt.operators.shared.arrays.value_order import End
 from dagster_ckpt.operators.shared.ranked.best_rows import BestRows
-from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, RowOrder
+from dagster_ckpt.operators.shared.zsets.epoch_rows import EpochRows
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 _STEP = "aggregate"
@@ -68,7 +69,7 @@ class BestValues:
         values = [alike_or_null(column.take(pa.array(valued))) for column in columns]
         counted = pa.Table.from_arrays([*keys.columns, *values], names=list(self.arrived.spec.keys))
         weights = np.full(len(valued), -1 if back else 1)
-        self.arrived.add(WeightedRows(hashes[valued], counted, weights), state, context)
+        self.arrived.add(ZSet(hashes[valued], counted, weights), state, context)
         return rows
 
     def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:

@@ -62,5 +62,5 @@ class CountedValues:
 
     def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
         """Drop the values without rows. Raises `CorruptStateError` if more rows were retracted than added."""
-        retraction.drop_emptied(state.table(self.spec.name), self.spec.keys, (), ())
+        retraction.drop_emptied(self.spec, state, (), ())
         return iter(())

@@ -105,7 +105,7 @@ def of_over(operator: OverPartition, of: str) -> Iterator[Kept]:
 def of_distinct(operator: Distinct) -> Iterator[Kept]:
     """The table of distinct rows."""
     [spec] = operator.pipeline.tables
-    if operator.counts is None:
+    if operator.pipeline.appends:
         yield Kept(spec.name, "each distinct row", grows_with("the distinct rows"))
     else:
         yield Kept(spec.name, "each distinct row, with its count", _INPUT_NOW)

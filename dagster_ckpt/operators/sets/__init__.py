@@ -3,7 +3,6 @@
 Reading order
 
     whole_rows     rows found by all their columns
-    counts         how many equal rows there are, of each input
     distinct       each row once
     set_operation  the rows of one input that the other has too, or has not
     union_all      the rows of both inputs

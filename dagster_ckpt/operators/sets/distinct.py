@@ -6,15 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, take
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows
-from dagster_ckpt.operators.sets.counts import Counts
-from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, times_of, wheres_of
-from dagster_ckpt.operators.shared.net_changes import changes_of_columns, inserts
-from dagster_ckpt.operators.shared.retraction import kept_rows
-from dagster_ckpt.protocol.manifest.manifest import ROWS_TABLE, InputSpec, Pipeline, StateTableSpec
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, times_of, weight_names, wheres_of
+from dagster_ckpt.operators.shared.net_changes import changes_of_columns, kept_rows
+from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
+from dagster_ckpt.protocol.manifest.manifest import ROWS_TABLE, InputSpec, Pipeline
 
 NAME = "distinct"
 ROWS = ROWS_TABLE
@@ -30,7 +28,7 @@ class Distinct:
 
     pipeline: Pipeline
     rows: WholeRows
-    counts: Counts | None
+    counts: ZSetTable
 
     @classmethod
     def build(cls, source: InputSpec, where: str | None = None, event_time: str | None = None) -> "Distinct":
@@ -39,16 +37,17 @@ class Distinct:
         `where` is the text of the condition that selected its rows: part of the fingerprint, as with `Mirror`.
         `event_time` is its event-time column, from which the watermark of the steps behind follows.
         """
-        rows = WholeRows.of(NAME, [source], Counts.names(1) if changing(source) else ())
-        counts = Counts.of(ROWS, rows.schema, 1) if changing(source) else None
+        changes = changing(source)
+        rows = WholeRows.of(NAME, [source], weight_names(1) if changes else ())
+        counts = rows.weighed(ROWS, [not changes], weighs=changes)
         pipeline = Pipeline(
             operator=NAME,
-            parameters=parameters(rows, [source], rows.row_key, [where], [event_time], appends=counts is None),
+            parameters=parameters(rows, [source], rows.row_key, [where], [event_time], appends=not changes),
             inputs=(source,),
             keys=rows.keys,
-            tables=(StateTableSpec(ROWS, rows.schema, tuple(rows.schema.names)) if counts is None else counts.spec,),
+            tables=(counts.spec,),
             output=rows.schema,
-            appends=counts is None,
+            appends=not changes,
         )
         return cls(pipeline, rows, counts)
 
@@ -68,7 +67,7 @@ class Distinct:
 
     @property
     def logged(self) -> str | None:
-        return None if self.counts is None else ROWS
+        return None if self.pipeline.appends else ROWS
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -76,26 +75,16 @@ class Distinct:
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         net = self.rows.net(hashes, rows)
-        if self.counts is not None:
-            self.counts.add(number, net, state)
-        elif len(net.more):
-            table = state.table(ROWS)
-            found = table.get(net.hashes, net.rows)
-            new = np.flatnonzero(~found.present)
-            if len(new):
-                table.put(net.hashes[new], take(net.rows, new), before=chosen(found, new))
+        if len(net):
+            self.counts.add(net, state)
         return NONE_LATE
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        if self.counts is not None:
-            yield from map(self.changes_of, self.counts.touched(state))
-            return
-        for touched in state.table(ROWS).touched():
-            new = ~touched.before.present[touched.after.present]
-            yield inserts(take(touched.after.rows, np.flatnonzero(new)))
+        for touched in self.counts.touched(state):
+            yield self.changes_of(touched)
 
     def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
-        assert self.counts is None, "then it has a table of its rows"
+        assert self.pipeline.appends, "else it has a table of its rows"
         for piece in live(ROWS):
             yield 0, kept_rows(piece, np.ones(piece.num_rows, dtype=np.int64), self.pipeline.inputs[0].schema)
 

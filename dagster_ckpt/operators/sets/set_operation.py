@@ -1,7 +1,7 @@
 """The rows of the left input that the right one has too, or has not."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -10,14 +10,11 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat
-from dagster_ckpt.lsm.runs.deltas import chosen
-from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
+from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
-from dagster_ckpt.operators.sets.counts import Counts
-from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, repeated, times_of, wheres_of
-from dagster_ckpt.operators.shared.net_changes import labelled
-from dagster_ckpt.operators.shared.retraction import kept_rows
-from dagster_ckpt.protocol.change_columns import DELETE, INSERT
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, times_of, weight_names, wheres_of
+from dagster_ckpt.operators.shared.net_changes import copies_of_touched, kept_rows
+from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = "set_operation"
@@ -66,7 +63,7 @@ class SetOperation(WithoutTable):
     pipeline: Pipeline
     kind: Kind
     rows: WholeRows
-    counts: Counts
+    counts: ZSetTable
 
     @classmethod
     def build(
@@ -87,9 +84,9 @@ class SetOperation(WithoutTable):
                 f"there is no such set operation: choose one of {', '.join(Kind)}. kind={kind!r}"
             )
         which = Kind(kind)
-        rows = WholeRows.of(kind, inputs, Counts.names(_INPUTS))
+        rows = WholeRows.of(kind, inputs, weight_names(_INPUTS))
         once = tuple(which.is_set and not changing(source) for source in inputs)
-        counts = Counts.of(COUNTS, rows.schema, _INPUTS, once)
+        counts = rows.weighed(COUNTS, once)
         grows = which.is_of_both and not any(map(changing, inputs))
         pipeline = Pipeline(
             operator=NAME,
@@ -124,7 +121,11 @@ class SetOperation(WithoutTable):
         return ()
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
-        self.counts.add(number, self.rows.net(hashes, rows), state)
+        net = self.rows.net(hashes, rows)
+        if len(net):
+            weights = np.zeros((_INPUTS, len(net)), dtype=np.int64)
+            weights[number] = net.weights
+            self.counts.add(replace(net, weights=weights), state)
         return NONE_LATE
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
@@ -132,21 +133,10 @@ class SetOperation(WithoutTable):
 
     def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
         for piece in live(COUNTS):
-            for number, name in enumerate(self.counts.names(_INPUTS)):
+            for number, name in enumerate(self.counts.weights):
                 times = flat(piece.column(name)).to_numpy()
                 yield number, kept_rows(piece, times, self.pipeline.inputs[number].schema)
 
     def _changes(self, touched: Touched) -> Changes:
-        sides = (touched.before, touched.after)
-        before, after = (self.kind.times(self.counts.counts_of(side)) for side in sides)
-        more = after - before
-
-        def rows() -> pa.Table:
-            come, gone = np.flatnonzero(more > 0), np.flatnonzero(more < 0)
-            added = self._repeated(touched.after, come, more[come])
-            return labelled([(INSERT, added), (DELETE, self._repeated(touched.before, gone, -more[gone]))])
-
-        return Changes(int(np.abs(more).sum()), rows)
-
-    def _repeated(self, found: Found, at: Positions, times: Positions) -> pa.Table:
-        return repeated(chosen(found, at).rows.select(self.rows.schema.names), times)
+        before, after = (self.kind.times(self.counts.weights_of(side)) for side in (touched.before, touched.after))
+        return copies_of_touched(touched, after - before, self.rows.schema.names)

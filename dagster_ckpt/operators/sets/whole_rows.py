@@ -1,54 +1,40 @@
 """Rows that are found by all their columns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
-from dagster_ckpt.lsm.runs.key_order import key_order
+from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.lsm.value_hashes import is_hashable
-from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.arrays import lists
 from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.inputs import KEYS
+from dagster_ckpt.operators.shared.net_changes import signs_of
+from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
+from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
 
 EVENT_TIMES = "event_times"
 """The parameter with the event-time column of each input; absent where none has one."""
 
 
 @dataclass(frozen=True)
-class Net:
-    """Distinct rows with their hashes, and by how much the number of each changes: not 0."""
-
-    hashes: Hashes
-    rows: pa.Table
-    more: Positions
-
-
-def _alike(column: pa.Array) -> pa.Array:
-    return or_null(lists.alike(column), known(column))
-
-
-@dataclass(frozen=True)
 class WholeRows:
     """The rows of inputs with equal columns. `keys` are the columns by whose hash rows are sent to their shard.
 
-    Floats are compared by their bits, which `net` therefore makes `alike`: one zero and one NaN, as in Spark. An
-    operator that compares rows only to take them back leaves them as they are.
+    Floats are compared by their bits, which `net` therefore makes alike: one zero and one NaN, as in Spark.
     """
 
     schema: pa.Schema
     keys: tuple[str, ...]
-    alike: Callable[[pa.Array], pa.Array] = _alike
 
     @classmethod
     def of(cls, step: str, inputs: Sequence[InputSpec], added: Sequence[str]) -> "WholeRows":
@@ -84,23 +70,27 @@ class WholeRows:
         """The columns that identify a row besides `keys`, if equal rows are there once; None if some cannot be keys."""
         return [] if set(self.keys) == set(self.schema.names) else None
 
-    def net(self, hashes: Hashes, rows: pa.Table) -> Net:
+    def net(self, hashes: Hashes, rows: pa.Table) -> ZSet:
         """Rows with the hashes of their keys; `_change_type`, if there is one, says which are retracted."""
-        signs = np.ones(rows.num_rows, dtype=np.int64)
-        if CHANGE_TYPE in rows.column_names:
-            _, back = retraction.sides_of(rows)
-            signs[back] = -1
-        columns = [self.alike(flat(rows.column(name))) for name in self.schema.names]
+        columns = [_alike(flat(rows.column(name))) for name in self.schema.names]
         table = pa.Table.from_arrays(columns, schema=self.schema)
-        if not len(signs):
-            return Net(hashes, table, signs)
+        return ZSet(self.hashes(hashes, table), table, signs_of(rows)).consolidate()
+
+    def hashes(self, hashes: Hashes, rows: pa.Table) -> Hashes:
+        """The hashes of whole rows, from those of their keys."""
         below = [name for name in self.schema.names if name not in self.keys]
-        hashes = subkey_hashes(hashes, table.select(below).columns) if below else hashes
-        groups = key_order(hashes, table)
-        more = np.add.reduceat(signs[groups.order], groups.starts)
-        changed = np.flatnonzero(more)
-        firsts = groups.order[groups.starts[changed]]
-        return Net(hashes[firsts], take(table, firsts), more[changed])
+        return subkey_hashes(hashes, rows.select(below).columns) if below else hashes
+
+    def weighed(self, name: str, once: Sequence[bool], *, weighs: bool = True) -> ZSetTable:
+        """The state table of this name with the rows of so many inputs; of a set, if none `weighs`."""
+        names = weight_names(len(once)) if weighs else ()
+        schema = pa.schema([*self.schema, *map(whole_number, names)])
+        return ZSetTable(StateTableSpec(name, schema, tuple(self.schema.names)), names, tuple(once))
+
+
+def weight_names(inputs: int) -> tuple[str, ...]:
+    """The state columns with how often each input has a row."""
+    return tuple(f"_rows_{number}" for number in range(inputs))
 
 
 def parameters(
@@ -143,14 +133,13 @@ def changing(source: InputSpec) -> bool:
     return CHANGE_TYPE in source.schema.names
 
 
-def repeated(rows: pa.Table, counts: Positions) -> pa.Table:
-    """Each row as often as its count says."""
-    return rows if (counts == 1).all() else take(flatten(rows), np.repeat(np.arange(len(counts)), counts))
-
-
 def _columns(source: InputSpec) -> pa.Schema:
     return pa.schema([field for field in source.schema if field.name != CHANGE_TYPE])
 
 
 def _spelled(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _alike(column: pa.Array) -> pa.Array:
+    return or_null(lists.alike(column), known(column))

@@ -2,8 +2,8 @@
 
 Reading order
 
-    net_changes       what an epoch changed: the rows before against the rows now
-    retraction        rows of an updating table, retracted
+    net_changes       the rows of change logs: the rows before against the rows now
+    retraction        groups of rows that are retracted
     window_kinds      tumbling, hopping and session windows, and which of them a row is in
     event_time_range  the range of valid event times, and the rows outside it
     late_rows         rows that came too late
@@ -14,6 +14,7 @@ Reading order
     row_order         a total order of whole rows
 
 Rooms
+    zsets/            rows with weights: what comes and what goes
     arrays/           columns as numbers, and back
     checks/           what a pipeline may be: each error with its reason
     ranked/           the rows of each key in an order

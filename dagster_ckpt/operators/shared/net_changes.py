@@ -1,13 +1,15 @@
-"""The rows of the change log: a stream's table before an epoch, compared with the table after it."""
+"""The rows of change logs: as an input has them, and as a stream's table makes them, before an epoch and after it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, Positions, equal, flat, flatten, mask_of, take
+from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_codes
 from dagster_ckpt.lsm.table import Found, Touched
 from dagster_ckpt.operators.operator import Changes
@@ -16,6 +18,41 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UP
 _KINDS = (INSERT, UPDATE_PREIMAGE, UPDATE_POSTIMAGE, DELETE)
 CHANGE_FIELD = pa.field(CHANGE_TYPE, pa.dictionary(pa.int8(), pa.string()), nullable=False)
 """The column with the kind of each row of the change log."""
+
+
+Rows = Callable[[Positions], pa.Table]
+"""The rows at these positions."""
+
+
+def sides_of(rows: pa.Table) -> tuple[Positions, Positions]:
+    """Which rows are added, and which are retracted, by `_change_type`; an update is one of each."""
+    kinds = flat(rows.column(CHANGE_TYPE)).cast(pa.string())
+    come = mask_of(pc.is_in(kinds, pa.array([INSERT, UPDATE_POSTIMAGE])))
+    back = mask_of(pc.is_in(kinds, pa.array([UPDATE_PREIMAGE, DELETE])))
+    if not (come | back).all():
+        other = kinds[int(np.flatnonzero(~(come | back))[0])].as_py()
+        raise InvalidPipelineError(
+            "unknown change type in the rows of an updating stream: read the upstream's change log as it "
+            f"is. column={CHANGE_TYPE}, value={other!r}"
+        )
+    return np.flatnonzero(come), np.flatnonzero(back)
+
+
+def signs_of(rows: pa.Table) -> Positions:
+    """1 for each row that is added, -1 for each that is retracted; of an input without `_change_type` all are added."""
+    signs = np.ones(rows.num_rows, dtype=np.int64)
+    if CHANGE_TYPE in rows.column_names:
+        signs[sides_of(rows)[1]] = -1
+    return signs
+
+
+def kept_rows(rows: pa.Table, times: Positions, read: pa.Schema) -> pa.Table:
+    """Rows of a state table as rows of an input that came: each so many times, with the columns that are `read`."""
+    found = take(flatten(rows), np.repeat(np.arange(len(times)), times))
+    if CHANGE_TYPE in read.names:
+        kinds = pa.array(np.full(found.num_rows, INSERT), pa.string()).cast(read.field(CHANGE_TYPE).type)
+        found = found.append_column(CHANGE_TYPE, kinds)
+    return found.select(read.names).cast(read)
 
 
 def inserts(rows: pa.Table) -> Changes:
@@ -87,12 +124,35 @@ def difference_of_equal_rows(before: pa.Table, after: pa.Table) -> Changes:
     )
     example = np.zeros(kinds, dtype=np.int64)
     example[codes] = np.arange(len(codes))
-    parts = [(INSERT, _repeated(rows, example, more)), (DELETE, _repeated(rows, example, -more))]
-    return Changes(sum(part.num_rows for _, part in parts), partial(labelled, parts))
+
+    def of_kinds(at: Positions) -> pa.Table:
+        return take(rows, example[at])
+
+    return copies_changed(more, of_kinds, of_kinds)
 
 
-def _repeated(rows: pa.Table, example: Positions, times: Positions) -> pa.Table:
-    return take(rows, np.repeat(example, np.maximum(times, 0)))
+def copies_of_touched(touched: Touched, more: Positions, columns: Sequence[str]) -> Changes:
+    """Row i of those an epoch has written comes `more[i]` times, or goes; in these columns."""
+
+    def of_side(found: Found, at: Positions) -> pa.Table:
+        return chosen(found, at).rows.select(list(columns))
+
+    return copies_changed(more, partial(of_side, touched.after), partial(of_side, touched.before))
+
+
+def copies_changed(more: Positions, added: Rows, removed: Rows) -> Changes:
+    """Inserts, then deletes: row i comes `more[i]` times, or goes so often if that is below 0."""
+
+    def rows() -> pa.Table:
+        come, gone = np.flatnonzero(more > 0), np.flatnonzero(more < 0)
+        return labelled([(INSERT, repeated(added(come), more[come])), (DELETE, repeated(removed(gone), -more[gone]))])
+
+    return Changes(int(np.abs(more).sum()), rows)
+
+
+def repeated(rows: pa.Table, times: Positions) -> pa.Table:
+    """Each row so many times."""
+    return rows if (times == 1).all() else take(flatten(rows), np.repeat(np.arange(len(times)), times))
 
 
 def _changed(before: Found, after: Found, kept: Mask, keys: tuple[str, ...]) -> Mask:

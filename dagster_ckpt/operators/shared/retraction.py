@@ -10,37 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, take
-from dagster_ckpt.lsm.table import Hashes, StateTable
+from dagster_ckpt.lsm.columns import Mask, flat, mask_of, take
+from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.shared.arrays import exact_numbers
 from dagster_ckpt.operators.shared.arrays.exact_numbers import EXACT
 from dagster_ckpt.operators.shared.arrays.lists import lengths
 from dagster_ckpt.operators.shared.state_columns import ROWS
-from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
-
-
-def sides_of(rows: pa.Table) -> tuple[Positions, Positions]:
-    """Which rows are added, and which are retracted, by `_change_type`; an update is one of each."""
-    kinds = flat(rows.column(CHANGE_TYPE)).cast(pa.string())
-    come = mask_of(pc.is_in(kinds, pa.array([INSERT, UPDATE_POSTIMAGE])))
-    back = mask_of(pc.is_in(kinds, pa.array([UPDATE_PREIMAGE, DELETE])))
-    if not (come | back).all():
-        other = kinds[int(np.flatnonzero(~(come | back))[0])].as_py()
-        raise InvalidPipelineError(
-            "unknown change type in the rows of an updating stream: read the upstream's change log as it "
-            f"is. column={CHANGE_TYPE}, value={other!r}"
-        )
-    return np.flatnonzero(come), np.flatnonzero(back)
-
-
-def kept_rows(rows: pa.Table, times: Positions, read: pa.Schema) -> pa.Table:
-    """Rows of a state table as rows of an input that came: each so many times, with the columns that are `read`."""
-    found = take(flatten(rows), np.repeat(np.arange(len(times)), times))
-    if CHANGE_TYPE in read.names:
-        kinds = pa.array(np.full(found.num_rows, INSERT), pa.string()).cast(read.field(CHANGE_TYPE).type)
-        found = found.append_column(CHANGE_TYPE, kinds)
-    return found.select(read.names).cast(read)
+from dagster_ckpt.operators.shared.zsets.zset_table import refuse
+from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 
 def negated(kept: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
@@ -54,14 +31,14 @@ def negated(kept: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
 
 
 def drop_emptied(
-    table: StateTable, keys: Sequence[str], counts: Sequence[str], totals: Sequence[str], *, stays: bool = False
+    spec: StateTableSpec, state: State, counts: Sequence[str], totals: Sequence[str], *, stays: bool = False
 ) -> None:
     """Delete the keys that have no rows left, unless a key `stays`. Call once in an epoch, after all its rows.
 
     `counts` are the counts of values, `totals` the other columns that are 0 without rows. Raises `CorruptStateError` if
     more rows were retracted than added.
     """
-    emptied = list[tuple[Hashes, pa.Table]]()
+    table, emptied = state.table(spec.name), list[tuple[Hashes, pa.Table]]()
     for touched in table.touched():
         rows = touched.after.rows
         left = flat(rows.column(ROWS)).to_numpy()
@@ -71,15 +48,11 @@ def drop_emptied(
             wrong |= (count < 0) | (count > left)
         for name in totals:
             wrong |= (left == 0) & _is_not_zero(flat(rows.column(name)))
-        if wrong.any():
-            raise CorruptStateError(
-                "rows were retracted that were never added, so the state does not fit its upstream: rebuild it "
-                f"from the beginning with rollback(0). keys={', '.join(keys)}, groups={int(np.count_nonzero(wrong))}"
-            )
+        refuse(wrong, spec.name)
         if stays:
             continue
         gone = np.flatnonzero(left == 0)
-        emptied.append((touched.hashes[touched.after.present][gone], take(rows.select(list(keys)), gone)))
+        emptied.append((touched.hashes[touched.after.present][gone], take(rows.select(list(spec.keys)), gone)))
     for hashes, gone_keys in emptied:
         if len(hashes):
             table.delete(hashes, gone_keys)

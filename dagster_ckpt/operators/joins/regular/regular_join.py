@@ -27,11 +27,11 @@ from dagster_ckpt.operators.joins.regular.weighted_rows import (
     united,
 )
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
-from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import updating_checks
 from dagster_ckpt.operators.shared.inputs import KEYS, keys_of_inputs
+from dagster_ckpt.operators.shared.net_changes import kept_rows
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
@@ -200,13 +200,13 @@ class RegularJoin(WithoutTable):
         for side, source in zip(self.sides, self.pipeline.inputs, strict=True):
             if side.number == LEFT or self.how.gives_pairs:
                 for piece in live(side.tables[0].name):
-                    yield side.number, retraction.kept_rows(piece, counts_of(piece), source.schema)
+                    yield side.number, kept_rows(piece, counts_of(piece), source.schema)
                 continue
             [spec] = self.counts.specs
             for piece in live(spec.name):
                 there = np.minimum(flat(piece.column(COUNT_COLUMNS[RIGHT])).to_numpy(), 1)
                 keys = piece.select(list(spec.keys)).rename_columns(list(side.keys))
-                yield side.number, retraction.kept_rows(keys, there, source.schema)
+                yield side.number, kept_rows(keys, there, source.schema)
 
     def _found(
         self, arrived: ArrivedKeys, state: State, batch: BatchSize

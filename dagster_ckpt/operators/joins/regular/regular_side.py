@@ -16,7 +16,7 @@ from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
 from dagster_ckpt.operators.joins.sides import no_nulls, numbers_of, shaped
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared import retraction
+from dagster_ckpt.operators.shared.net_changes import sides_of
 from dagster_ckpt.operators.shared.state_columns import ROW, ROWS, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
@@ -98,7 +98,7 @@ class RegularSide:
         """Keep rows of the input for `arrived`, with the hashes of their keys."""
         more = np.ones(rows.num_rows, dtype=np.int64)
         if self.changes:
-            more[retraction.sides_of(rows)[1]] = -1
+            more[sides_of(rows)[1]] = -1
         spec = self.arrivals
         added = {
             MORE: pa.array(more),

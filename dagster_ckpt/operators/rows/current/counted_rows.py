@@ -13,9 +13,8 @@ from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.operator import Changes, EpochContext
-from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.checks import expiry_checks
-from dagster_ckpt.operators.shared.net_changes import labelled
+from dagster_ckpt.operators.shared.net_changes import labelled, sides_of
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
@@ -50,7 +49,7 @@ class CountedRows:
 
     def change(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
         """Apply rows with a change type, under these hashes: equal rows have equal ones."""
-        come, back = retraction.sides_of(rows)
+        come, back = sides_of(rows)
         signs = np.empty(rows.num_rows, dtype=np.int64)
         signs[come], signs[back] = 1, -1
         rows = flatten(rows.select(self.columns))

@@ -12,9 +12,8 @@ from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators.operator import Changes, EpochContext
-from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
-from dagster_ckpt.operators.shared.net_changes import changes_of_columns
+from dagster_ckpt.operators.shared.net_changes import changes_of_columns, sides_of
 from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
@@ -47,7 +46,7 @@ class KeyedRows:
 
     def change(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
         """Apply rows with a change type, under these hashes."""
-        come, back = retraction.sides_of(rows)
+        come, back = sides_of(rows)
         rows = flatten(rows.select(self.columns))
         table = state.table(self.spec.name)
         # Added rows first, so that the first row of a key is an added one if it has any.

@@ -13,8 +13,8 @@ from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
-from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
+from dagster_ckpt.operators.shared.net_changes import sides_of
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
@@ -42,7 +42,7 @@ class UniqueRows(KeyedRows):
         return [name for name in self.spec.schema.names if name != ROWS]
 
     def change(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
-        come, back = retraction.sides_of(rows)
+        come, back = sides_of(rows)
         sides = np.concatenate([come, back])
         if not len(sides):
             return

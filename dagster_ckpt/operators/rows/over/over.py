@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take, taken
+from dagster_ckpt.lsm.columns import Positions, flat, take, taken
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
 from dagster_ckpt.operators.over import Function, Over
@@ -17,14 +17,14 @@ from dagster_ckpt.operators.rows.over.over_checks import STEP
 from dagster_ckpt.operators.rows.over.reach import Reach
 from dagster_ckpt.operators.rows.over.region import Region, region_of
 from dagster_ckpt.operators.rows.over.values import Value
-from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.checks import updating_checks
-from dagster_ckpt.operators.shared.net_changes import inserts, labelled
-from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
+from dagster_ckpt.operators.shared.net_changes import inserts, kept_rows
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder, order_columns
 from dagster_ckpt.operators.shared.ranked.ordered_tree import COPIES, NodeRows, OrderedTree
-from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT
+from dagster_ckpt.operators.shared.zsets.epoch_rows import EpochRows
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = STEP
@@ -129,26 +129,20 @@ class OverPartition(WithoutTable):
         return ()
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
-        weights = np.ones(rows.num_rows, dtype=np.int64)
-        if CHANGE_TYPE in rows.column_names:
-            _, back = retraction.sides_of(rows)
-            weights[back] = -1
-        self.arrived.add(
-            WeightedRows(hashes, flatten(rows.select(list(self.arrived.spec.keys))), weights), state, context
-        )
+        self.arrived.add(ZSet.of_changes(hashes, rows, self.arrived.spec.keys), state, context)
         return NONE_LATE
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         for _ in self._changed(self.arrived.net(state, context), state, context):
             yield inserts(self.pipeline.output.empty_table())
         for piece in self.emitted.net(state, context):
-            yield self._changes(piece)
+            yield piece.to_changes(self.pipeline.output.names)
 
     def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
         for piece in live(ORDERED):  # an entry of an inner node is there 0 times
-            yield 0, retraction.kept_rows(piece, flat(piece.column(COPIES)).to_numpy(), self.pipeline.inputs[0].schema)
+            yield 0, kept_rows(piece, flat(piece.column(COPIES)).to_numpy(), self.pipeline.inputs[0].schema)
 
-    def _changed(self, pieces: Iterable[WeightedRows], state: State, context: EpochContext) -> Iterator[None]:
+    def _changed(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> Iterator[None]:
         """Add the rows, as many at once as fit: those of one key touch much the same rows."""
         batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=4)
         for piece in pieces:
@@ -179,13 +173,8 @@ class OverPartition(WithoutTable):
         self.tree.write(
             state.table(ORDERED), region.partitions, region.leaves, region.before, written, region.origin, context
         )
-        sides = [self._output(region, rows, sign) for rows, sign in ((before, -1), (after, 1))]
-        both = WeightedRows(
-            np.concatenate([side.hashes for side in sides]),
-            stack([side.rows for side in sides]),
-            np.concatenate([side.weights for side in sides]),
-        ).summed()
-        self.emitted.add(both.only(np.flatnonzero(both.weights)), state, context)
+        added, removed = self._output(region, after), self._output(region, before).negate()
+        self.emitted.add(added.concat(removed), state, context)
 
     def _carried(self, region: Region) -> dict[str, pa.Array]:
         """What the first row of each run has beside it. It is there before and after, unless the run begins with it."""
@@ -202,7 +191,7 @@ class OverPartition(WithoutTable):
         run = region.run_of_leaf[rows.nodes]
         return Elements(rows.rows, rows.copies, run, region.in_middle, carried, self.tree.order.by)
 
-    def _output(self, region: Region, rows: Elements, sign: int) -> WeightedRows:
+    def _output(self, region: Region, rows: Elements) -> ZSet:
         leaf_group = region.leaves.groups
         first_leaf = np.searchsorted(region.run_of_leaf, np.arange(len(region.in_middle)))
         groups = leaf_group[first_leaf[rows.run]]
@@ -210,15 +199,7 @@ class OverPartition(WithoutTable):
         columns = [value.of(rows) for value in self.values]
         schema = pa.schema([self.emitted.spec.schema.field(name) for name in self.emitted.spec.keys])
         table = pa.Table.from_arrays([*keys.columns, *others.columns, *columns], schema=schema)
-        return WeightedRows(region.partitions.hashes[groups], table, np.full(len(groups), sign))
-
-    def _changes(self, piece: WeightedRows) -> Changes:
-        rows = flatten(piece.rows.select(self.pipeline.output.names))
-        parts = [(INSERT, np.maximum(piece.weights, 0)), (DELETE, np.maximum(-piece.weights, 0))]
-        return Changes(
-            int(np.abs(piece.weights).sum()),
-            lambda: labelled([(kind, take(rows, np.repeat(np.arange(len(times)), times))) for kind, times in parts]),
-        )
+        return ZSet(region.partitions.hashes[groups], table, np.ones(len(groups), dtype=np.int64))
 
 
 def _values(functions: Mapping[str, Over], schema: pa.Schema) -> tuple[tuple[Value, ...], Reach]:

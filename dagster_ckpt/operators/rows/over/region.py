@@ -11,9 +11,9 @@ from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import StateTable
 from dagster_ckpt.operators.rows.over import distances
 from dagster_ckpt.operators.rows.over.reach import Reach
-from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 from dagster_ckpt.operators.shared.ranked.ordered_tree import NONE, Leaves, NodeRows, OrderedTree, Partitions, Written
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class _Runs:
     run: Positions
 
 
-def region_of(tree: OrderedTree, table: StateTable, more: WeightedRows, reach: Reach) -> Region:
+def region_of(tree: OrderedTree, table: StateTable, more: ZSet, reach: Reach) -> Region:
     """What distinct rows with these weights can touch. At least one row."""
     groups, partitions = _partitions(tree, more)
     rows = more.rows.select(tree.others)
@@ -77,7 +77,7 @@ def region_of(tree: OrderedTree, table: StateTable, more: WeightedRows, reach: R
     return _read(tree, table, partitions, touched, part, found, run, in_middle)
 
 
-def _partitions(tree: OrderedTree, more: WeightedRows) -> tuple[Positions, Partitions]:
+def _partitions(tree: OrderedTree, more: ZSet) -> tuple[Positions, Partitions]:
     keys = more.rows.select(list(tree.keys))
     distinct = key_order(more.hashes, keys)
     firsts = distinct.order[distinct.starts]

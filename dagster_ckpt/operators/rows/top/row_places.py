@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, stack, take
+from dagster_ckpt.lsm.columns import Positions, take
 from dagster_ckpt.lsm.table import State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.ranked.best_rows import BestChange, BestRows
-from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows
 from dagster_ckpt.operators.shared.ranked.rank_tree import Kept
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 STEP = "top"
@@ -32,30 +32,27 @@ class RowPlaces:
         """Its state tables."""
         return (self.best.spec,)
 
-    def changed(self, pieces: Iterable[WeightedRows], state: State, context: EpochContext) -> Iterator[WeightedRows]:
+    def changed(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> Iterator[ZSet]:
         """Add rows; yields what the output gains, and with a negative weight what it loses."""
         for _, change in self.best.changes(pieces, state, context):
-            yield self._weighted(change)
+            yield self._shown(change, change.after).concat(self._shown(change, change.before).negate())
 
-    def _weighted(self, change: BestChange) -> WeightedRows:
-        nodes, rows, weights = zip(self._out(change.before, -1), self._out(change.after, 1), strict=True)
-        of_key = np.concatenate(nodes)
-        keys, others = take(change.keys, of_key), stack(list(rows))
-        schema = pa.schema([*keys.schema, *others.schema])
-        table = pa.Table.from_arrays([*keys.columns, *others.columns], schema=schema)
-        return WeightedRows(change.hashes[of_key], table, np.concatenate(weights))
-
-    def _out(self, kept: Kept, sign: int) -> tuple[Positions, pa.Table, Positions]:
-        """The rows of the output besides their keys: the position of each one's key, and how often it is there."""
+    def _shown(self, change: BestChange, kept: Kept) -> ZSet:
+        """These rows as the output has them."""
         before = copies_before(kept)
         shown = np.clip(self.count - before, 0, kept.copies)
         if self.rank is None:
-            there = np.flatnonzero(shown)
-            return kept.nodes[there], take(kept.rows, there), sign * shown[there]
-        at = np.repeat(np.arange(len(shown)), shown)
-        places = before[at] + np.arange(len(at)) - np.repeat(np.cumsum(shown) - shown, shown) + 1
-        rows = take(kept.rows, at).append_column(self.rank, pa.array(places, self.rank.type))
-        return kept.nodes[at], rows, np.full(len(at), sign)
+            at = np.flatnonzero(shown)
+            others, weights = take(kept.rows, at), shown[at]
+        else:
+            at = np.repeat(np.arange(len(shown)), shown)
+            places = before[at] + np.arange(len(at)) - np.repeat(np.cumsum(shown) - shown, shown) + 1
+            others = take(kept.rows, at).append_column(self.rank, pa.array(places, self.rank.type))
+            weights = np.ones(len(at), dtype=np.int64)
+        keys = take(change.keys, kept.nodes[at])
+        schema = pa.schema([*keys.schema, *others.schema])
+        rows = pa.Table.from_arrays([*keys.columns, *others.columns], schema=schema)
+        return ZSet(change.hashes[kept.nodes[at]], rows, weights)
 
 
 def copies_before(kept: Kept) -> Positions:

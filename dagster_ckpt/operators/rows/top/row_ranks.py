@@ -21,11 +21,11 @@ from dagster_ckpt.operators.shared.arrays.lists import alike
 from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.ranked.best_rows import BestChange, BestRows
-from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, RowOrder
 from dagster_ckpt.operators.shared.ranked.rank_tree import COPIES, Kept
 from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 TIES = "ties"
@@ -88,7 +88,7 @@ class RowRanks:
         """Its state tables."""
         return self.best.spec, self.ties
 
-    def changed(self, pieces: Iterable[WeightedRows], state: State, context: EpochContext) -> Iterator[WeightedRows]:
+    def changed(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> Iterator[ZSet]:
         """Add distinct rows; yields what the output gains, and with a negative weight what it loses.
 
         A part of it may be large: the rows of one value are all of one rank.
@@ -102,12 +102,12 @@ class RowRanks:
             stay = np.flatnonzero((same & (values.after > 0))[of_row])
             yield self._out(part.only(stay), values.after[of_row[stay]])
 
-    def _with_values(self, rows: WeightedRows) -> WeightedRows:
+    def _with_values(self, rows: ZSet) -> ZSet:
         order = [flat(rows.rows.column(name)) for name in self.by]
         columns = [or_null(alike(column), known(column)) for column in order]
         schema = self.ties.schema.remove(len(self.ties.schema) - 1)
         keys, others = rows.rows.columns[: self._keys], rows.rows.columns[self._keys :]
-        return WeightedRows(rows.hashes, pa.Table.from_arrays([*keys, *columns, *others], schema=schema), rows.weights)
+        return ZSet(rows.hashes, pa.Table.from_arrays([*keys, *columns, *others], schema=schema), rows.weights)
 
     @property
     def _keys(self) -> int:
@@ -120,7 +120,7 @@ class RowRanks:
         )
         return np.where(before < self.count, before + 1, 0)
 
-    def _values(self, part: WeightedRows, change: BestChange) -> tuple[_Values, Positions]:
+    def _values(self, part: ZSet, change: BestChange) -> tuple[_Values, Positions]:
         """The values among the best before or after, or in the part; and of each row of the part its value."""
         sides = [change.before, change.after, change.part]
         nodes = np.concatenate([side.nodes for side in sides])
@@ -137,7 +137,7 @@ class RowRanks:
 
     def _keep(
         self,
-        part: WeightedRows,
+        part: ZSet,
         change: BestChange,
         values: _Values,
         of_row: Positions,
@@ -169,12 +169,12 @@ class RowRanks:
 
     def _all_rows(
         self, change: BestChange, values: _Values, sign: int, at: Positions, state: State, context: EpochContext
-    ) -> Iterator[WeightedRows]:
+    ) -> Iterator[ZSet]:
         """All rows of these values that are in the table now."""
         ranks = values.before if sign < 0 else values.after
         for of_row, _, found in self._found(change, values, at, state, context):
             copies = flat(found.column(COPIES)).to_numpy()
-            rows = WeightedRows(change.hashes[values.nodes[of_row]], found.select(list(self.ties.keys)), sign * copies)
+            rows = ZSet(change.hashes[values.nodes[of_row]], found.select(list(self.ties.keys)), sign * copies)
             yield self._out(rows, ranks[of_row])
 
     def _found(
@@ -196,12 +196,12 @@ class RowRanks:
             if len(found.asked):
                 yield part[found.asked], hashes[found.asked], found.rows
 
-    def _out(self, rows: WeightedRows, ranks: Positions) -> WeightedRows:
+    def _out(self, rows: ZSet, ranks: Positions) -> ZSet:
         """The rows as the output has them, from those of the table."""
         table = rows.rows.drop_columns(list(self.names))
         if self.rank is not None:
             table = table.append_column(self.rank, pa.array(ranks, self.rank.type))
-        return WeightedRows(rows.hashes, table, rows.weights)
+        return ZSet(rows.hashes, table, rows.weights)
 
 
 def value_names(count: int) -> tuple[str, ...]:

@@ -5,27 +5,27 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions, flat, flatten, mask_of, take
+from dagster_ckpt.lsm.columns import Positions, flat, mask_of
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.lsm.value_hashes import is_hashable
+from dagster_ckpt.lsm.value_hashes import is_hashable, value_hashes
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
 from dagster_ckpt.operators.rows.deduplicate import Keep
 from dagster_ckpt.operators.rows.top.row_places import RANKED, STEP, RowPlaces
 from dagster_ckpt.operators.rows.top.row_ranks import RowRanks, value_names
-from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
-from dagster_ckpt.operators.shared.net_changes import inserts, labelled
-from dagster_ckpt.operators.shared.ranked import best_rows, epoch_rows
+from dagster_ckpt.operators.shared.net_changes import inserts, kept_rows
+from dagster_ckpt.operators.shared.ranked import best_rows
 from dagster_ckpt.operators.shared.ranked.best_rows import BestRows
-from dagster_ckpt.operators.shared.ranked.epoch_rows import EpochRows, WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, RowOrder, order_columns
 from dagster_ckpt.operators.shared.ranked.rank_tree import COPIES, INNER
 from dagster_ckpt.operators.shared.row_order import check_total_order
-from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT
+from dagster_ckpt.operators.shared.zsets import epoch_rows
+from dagster_ckpt.operators.shared.zsets.epoch_rows import EpochRows
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 NAME = STEP
@@ -162,15 +162,11 @@ class Top(WithoutTable):
         return ()
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
-        weights = np.ones(rows.num_rows, dtype=np.int64)
-        if self.arrived is not None:
-            _, back = retraction.sides_of(rows)
-            weights[back] = -1
-        weighted = WeightedRows(hashes, flatten(rows.select(self._columns)), weights)
+        delta = ZSet.of_changes(hashes, rows, self._columns)
         if self.arrived is None:
-            self._change([weighted.summed()], state, context)
+            self._change([delta.consolidate(value_hashes(delta.rows.columns, hashes))], state, context)
         else:
-            self.arrived.add(weighted, state, context)
+            self.arrived.add(delta, state, context)
         return NONE_LATE
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
@@ -179,14 +175,14 @@ class Top(WithoutTable):
                 self._change([piece], state, context)
                 yield inserts(self.pipeline.output.empty_table())
         for piece in self.emitted.net(state, context):
-            yield self._changes(piece)
+            yield piece.to_changes(self.pipeline.output.names)
 
     def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
         """Those of a tree's leaves: an inner node repeats rows of its children."""
         assert isinstance(self.rows, RowPlaces), "ties by rank are kept otherwise"
         for piece in live(self.rows.best.spec.name):
             copies = flat(piece.column(COPIES)).to_numpy() * ~mask_of(flat(piece.column(INNER)))
-            yield 0, retraction.kept_rows(piece, copies, self.pipeline.inputs[0].schema)
+            yield 0, kept_rows(piece, copies, self.pipeline.inputs[0].schema)
 
     @property
     def _columns(self) -> list[str]:
@@ -194,17 +190,9 @@ class Top(WithoutTable):
         columns = [name for name in self.pipeline.output.names if name != self.pipeline.parameters["rank"]]
         return [*self.pipeline.keys, *(name for name in columns if name not in self.pipeline.keys)]
 
-    def _change(self, pieces: Iterable[WeightedRows], state: State, context: EpochContext) -> None:
+    def _change(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> None:
         for more in self.rows.changed(pieces, state, context):
             self.emitted.add(more, state, context)
-
-    def _changes(self, piece: WeightedRows) -> Changes:
-        rows = flatten(piece.rows.select(self.pipeline.output.names))
-        parts = [(INSERT, np.maximum(piece.weights, 0)), (DELETE, np.maximum(-piece.weights, 0))]
-        return Changes(
-            int(np.abs(piece.weights).sum()),
-            lambda: labelled([(kind, take(rows, np.repeat(np.arange(len(times)), times))) for kind, times in parts]),
-        )
 
 
 def _split(keys: tuple[str, ...], schema: pa.Schema) -> tuple[list[pa.Field], list[pa.Field]]:

@@ -3,7 +3,6 @@
 Reading order
 
     order_by      an order of rows, and how users spell it
-    epoch_rows    what an epoch adds and retracts, net
     best_rows     the best rows of each key, whatever is added or retracted
     rank_tree     how they are found: the tree below
     ordered_tree  all rows in their order

@@ -9,9 +9,9 @@ import pyarrow as pa
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
-from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder
 from dagster_ckpt.operators.shared.ranked.rank_tree import ADDED, Kept, RankTree, tree_spec
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 __all__ = ["ADDED", "BestChange", "BestRows"]
@@ -64,9 +64,7 @@ class BestRows:
         """Its state table."""
         return self.tree.spec
 
-    def changes(
-        self, pieces: Iterable[WeightedRows], state: State, context: EpochContext
-    ) -> Iterator[tuple[WeightedRows, BestChange]]:
+    def changes(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> Iterator[tuple[ZSet, BestChange]]:
         """Add rows, a part at a time, and what each part changes. A key may be in several parts.
 
         The rows may have more columns than the tree: it adds up those that are equal in its own.

@@ -26,10 +26,10 @@ from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, st
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable
 from dagster_ckpt.lsm.value_hashes import value_hashes
-from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder
 from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 NODE = "_node"
@@ -132,7 +132,7 @@ class RankTree:
         """The columns of a row besides the key's."""
         return [name for name in self.spec.keys[len(self.keys) :] if name != NODE]
 
-    def grown(self, weighted: WeightedRows, state: State) -> Grown:
+    def grown(self, weighted: ZSet, state: State) -> Grown:
         """Add rows, or retract those with a negative weight. At least one row."""
         table = state.table(self.spec.name)
         keys = flatten(weighted.rows.select(list(self.keys)))

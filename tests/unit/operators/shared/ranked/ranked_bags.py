@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.operators.shared.ranked.best_rows import BestRows
-from dagster_ckpt.operators.shared.ranked.epoch_rows import WeightedRows
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder, order_columns
 from dagster_ckpt.operators.shared.ranked.rank_tree import Kept
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from tests.unit.operators.dict_state import DictState, DictTable
 from tests.unit.operators.streams import context
 
@@ -50,7 +50,7 @@ class Bags:
     def add(self, rows: list[Row], weights: list[int]) -> None:
         """Add rows of key, v and w with their weights, and compare what is best."""
         table = pa.Table.from_pylist([dict(zip("kvw", row, strict=True)) for row in rows], schema=SCHEMA)
-        weighted = WeightedRows(hashes_of(table, self.distinct), table, np.array(weights, dtype=np.int64))
+        weighted = ZSet(hashes_of(table, self.distinct), table, np.array(weights, dtype=np.int64))
         before = {key: self.wanted(key) for key, *_ in rows}
         for (key, *row), weight in zip(rows, weights, strict=True):
             self.model.setdefault(key, Counter())[tuple(row)] += weight
