@@ -49,14 +49,16 @@ class ZSet:
         """The rows at these positions."""
         return ZSet(self.hashes[at], take(self.rows, at), self.weights[..., at])
 
-    def consolidate(self, by: Hashes | None = None) -> "ZSet":
+    def consolidate(self, by: Hashes | None = None, columns: Sequence[str] | None = None) -> "ZSet":
         """Each distinct row once, with the sum of its weights; without those whose sum is 0.
 
-        `by` are hashes of the rows, equal for equal ones, where `hashes` are those of their keys.
+        `by` are hashes of the rows, equal for equal ones, where `hashes` are those of their keys. Rows that are equal
+        in the `columns`, if given, are one: in the others it has what the first of them has.
         """
         if len(self) == 0:
             return self
-        groups = key_order(self.hashes if by is None else by, self.rows)
+        rows = self.rows if columns is None else self.rows.select(list(columns))
+        groups = key_order(self.hashes if by is None else by, rows)
         weights = np.add.reduceat(self.weights[groups.order], groups.starts)
         some = np.flatnonzero(weights)
         return replace(self.only(groups.order[groups.starts[some]]), weights=weights[some])

@@ -37,9 +37,12 @@ class ZSetTable:
     weights: tuple[str, ...]
     once: tuple[bool, ...] = (False,)
 
-    def apply(self, delta: ZSet, state: State) -> Weighed:
-        """Add the distinct rows of a net delta. Raises `CorruptStateError` where more of a row go than there are."""
-        weighed = self.weigh(delta, state)
+    def apply(self, delta: ZSet, state: State, before: Positions | None = None) -> Weighed:
+        """Add the distinct rows of a net delta. Raises `CorruptStateError` where more of a row go than there are.
+
+        `before` is what they weigh, where they were read with others; else they are looked up.
+        """
+        weighed = self.weigh(delta, state) if before is None else self.weighed(delta, before)
         self.check(weighed.after)
         self.write(weighed, state)
         return weighed
@@ -65,21 +68,29 @@ class ZSetTable:
             after = np.where(np.array(self.once)[:, np.newaxis], np.minimum(after, 1), after).reshape(before.shape)
         return Weighed(delta, found, before, after)
 
+    def weighed(self, delta: ZSet, before: Positions) -> Weighed:
+        """Distinct rows of which is known what they weigh: those that weigh nothing are not in the table."""
+        is_there = before != 0
+        at = np.flatnonzero(is_there)
+        found = Found(is_there, self.rows_of(_at(delta.rows, at), before[at]))
+        return Weighed(delta, found, before, before + delta.weights)
+
     def write(self, weighed: Weighed, state: State) -> None:
         """Put the rows whose weight is another one now, and delete those without one.
 
-        `weighed.rows` has the columns of the table but the weights, in any order.
+        `weighed.rows` has at least the columns of the table but the weights, in any order.
         """
         found, rows, table = weighed.found, weighed.rows, state.table(self.spec.name)
+        columns = rows.rows.select([name for name in self.spec.schema.names if name not in self.weights])
         is_there, is_changed = weighed.after != 0, weighed.before != weighed.after
         if is_there.ndim > 1:
             is_there, is_changed = is_there.any(axis=0), is_changed.any(axis=0)
         put, gone = np.flatnonzero(is_there & is_changed), np.flatnonzero(~is_there & found.present)
         if len(put):
-            stored = self.rows_of(_at(rows.rows, put), weighed.after[..., put])
+            stored = self.rows_of(_at(columns, put), weighed.after[..., put])
             table.put(rows.hashes[put], stored, before=chosen(found, put))
         if len(gone):
-            table.delete(rows.hashes[gone], take(rows.rows.select(list(self.spec.keys)), gone), chosen(found, gone))
+            table.delete(rows.hashes[gone], take(columns.select(list(self.spec.keys)), gone), chosen(found, gone))
 
     def check(self, weights: Positions) -> None:
         """Raises `CorruptStateError` where a weight is below 0."""
