@@ -7,8 +7,7 @@ Reading order
     grouped_state     the accumulators of each key, window or session, as a table
     since             an aggregate that begins later than its stream
     side_tables       tables of state beside the row of a group
-    counted_values    the distinct values of a column and how many rows have them, where rows are retracted
-    distinct_table    the distinct values of a column, as rows of state
+    distinct_table    the distinct values of a column, as rows of state; with how many rows have them, if some go
     bag_table         all values of a key, for aggregates that need them
     best_values       the values of a column in their order, where rows are retracted
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, joined, take
 from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, State, StateTable
+from dagster_ckpt.lsm.table import FoundAll, Hashes, State
 from dagster_ckpt.operators.aggregates.bags.bags import BagResult, Bags, usable
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null
@@ -17,6 +16,7 @@ from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.operators.shared.zsets.epoch_rows import EpochRows
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
+from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 _ROOM_BYTES = 1 << 14
@@ -74,7 +74,7 @@ class BagTable:
 
     def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
         """The keys whose bags have changed, with what follows from them now."""
-        table, batch = state.table(self.spec.name), BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=16)
+        batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=16)
         for piece in self.arrived.net(state, context):
             groups = key_order(piece.hashes, flatten(piece.rows.select(list(self.keys))))
             first, edges = 0, np.append(groups.starts, len(groups.order))
@@ -84,9 +84,9 @@ class BagTable:
                 its_key = np.repeat(np.arange(last - first), np.diff(edges[first : last + 1]))
                 starts = edges[first:last] - edges[first]
                 hashes, keys = part.hashes[starts], flatten(take(part.rows.select(list(self.keys)), starts))
-                found = table.get_all(hashes, keys)
+                found = state.table(self.spec.name).get_all(hashes, keys)
                 if batch.learn(last - first, found.rows.nbytes):
-                    yield hashes, self._changed(hashes, keys, part, its_key, found, table)
+                    yield hashes, self._changed(hashes, keys, part, its_key, found, state)
                     first = last
                 del found  # one result at a time
 
@@ -97,7 +97,7 @@ class BagTable:
         part: ZSet,
         its_key: Positions,
         found: FoundAll,
-        table: StateTable,
+        state: State,
     ) -> pa.Table:
         """Add the rows of `part` to the bags found, and write them. Returns the keys with the results."""
         names = self.spec.keys[len(self.keys) :]
@@ -106,13 +106,7 @@ class BagTable:
         groups = np.concatenate([found.asked, its_key])
         bags = Bags.of(len(hashes), groups, sides, np.concatenate([before, part.weights]))
         there = Bags.of(len(hashes), groups, sides, np.concatenate([before, np.zeros_like(part.weights)]))
-        if (bags.counts < 0).any():
-            wrong = np.unique(bags.groups[bags.counts < 0])
-            raise CorruptStateError(
-                "rows were retracted that were never added, so the state does not fit its upstream: rebuild it "
-                f"from the beginning with rollback(0). keys={', '.join(self.keys)}, groups={len(wrong)}"
-            )
-        self._write(hashes, keys, bags, there.counts, table)
+        self._write(hashes, keys, bags, there.counts, state)
         left = bags.only(np.flatnonzero(bags.counts))
         columns = [self._result(result, left) for result in self.results]
         schema = pa.schema([*keys.schema, *(result.fields[0] for result in self.results)])
@@ -121,26 +115,11 @@ class BagTable:
     def _result(self, result: BagResult, bags: Bags) -> pa.Array:
         return result.function(bags) if len(bags.groups) else result.none(bags.size)
 
-    def _write(self, hashes: Hashes, keys: pa.Table, bags: Bags, before: Positions, table: StateTable) -> None:
-        """Put the rows whose number has changed, and delete those that are gone."""
+    def _write(self, hashes: Hashes, keys: pa.Table, bags: Bags, before: Positions, state: State) -> None:
+        """Write the rows whose number has changed. Raises `CorruptStateError` if more were retracted than added."""
         changed = np.flatnonzero(bags.counts != before)
-        rows = bags.only(changed)
-        row_keys = pa.Table.from_arrays(
-            [*take(keys, rows.groups).columns, *rows.columns],
-            schema=pa.schema([self.spec.schema.field(name) for name in self.spec.keys]),
-        )
-        old = before[changed]
-        stored = pa.Table.from_arrays([*row_keys.columns, pa.array(old)], schema=self.spec.schema)
-        stays = np.flatnonzero(rows.counts)
-        if len(stays):
-            put = take(row_keys, stays).append_column(self.spec.schema.field(ROWS), pa.array(rows.counts[stays]))
-            table.put(hashes[rows.groups[stays]], flatten(put), before=_found(stored, old, stays))
-        gone = np.flatnonzero(rows.counts == 0)
-        if len(gone):
-            table.delete(hashes[rows.groups[gone]], flatten(take(row_keys, gone)), before=_found(stored, old, gone))
-
-
-def _found(stored: pa.Table, before: Positions, at: Positions) -> Found:
-    """What a look-up of these rows would have found."""
-    present = before[at] > 0
-    return Found(present, take(stored, at[present]))
+        rows, before = bags.only(changed), before[changed]
+        columns = [*take(keys, rows.groups).columns, *rows.columns]
+        schema = pa.schema([self.spec.schema.field(name) for name in self.spec.keys])
+        delta = ZSet(hashes[rows.groups], pa.Table.from_arrays(columns, schema=schema), rows.counts - before)
+        ZSetTable(self.spec, (ROWS,)).apply(delta, state, before)

@@ -1,4 +1,4 @@
-"""The distinct values of a column under each key, as rows of state: each value is written once."""
+"""The distinct values of a column under each key as a table, so that a value is written once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,14 +7,16 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, take
-from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.aggregates.bags.distinct import MarkedValues
+from dagster_ckpt.operators.aggregates.bags.distinct import MarkedValues, NewAndGoneValues
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.arrays.lists import alike
 from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
+from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 VALUE = "_value"
@@ -22,24 +24,27 @@ VALUE = "_value"
 
 @dataclass(frozen=True)
 class DistinctTable:
-    """Finds, for `count`, the rows with a value that their key did not have. Rows never leave the table.
+    """A `SideTable`: finds, for `count`, the rows that bring a value to their key, and those that take its last one.
 
-    A `SideTable` of an input that only appends.
+    Of an input that updates and deletes rows it has the number of rows with each value.
     """
 
-    spec: StateTableSpec
+    values: ZSetTable
     count: MarkedValues
 
     @classmethod
     def of(cls, number: int, keys: tuple[str, ...], schema: pa.Schema, count: MarkedValues) -> "DistinctTable":
         """The table with this number, for an input with these columns."""
+        weights = (ROWS,) if isinstance(count, NewAndGoneValues) else ()
         fields = [schema.field(key) for key in keys]
         value = pa.field(VALUE, schema.field(count.column).type, nullable=False)
-        return cls(StateTableSpec(f"distinct_{number}", pa.schema([*fields, value]), (*keys, VALUE)), count)
+        columns = pa.schema([*fields, value, *map(whole_number, weights)])
+        spec = StateTableSpec(f"distinct_{number}", columns, (*keys, VALUE))
+        return cls(ZSetTable(spec, weights, once=(not weights,)), count)
 
     @property
     def specs(self) -> tuple[StateTableSpec, ...]:
-        return (self.spec,)
+        return (self.values.spec,)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -49,22 +54,25 @@ class DistinctTable:
     def settles(self) -> tuple[str, ...]:
         return ()
 
-    def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
-        return iter(())
-
     def taken_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
-        """The rows with one more column, `count.found`: whether the row is the first of its key with its value."""
-        assert not back, "the table does not count how often a value is there"
-        pairs = Pairs.of(self.spec, self.count.column, hashes, rows)
-        if len(pairs.firsts) == 0:
-            return marked(rows, self.count.found, pairs.firsts)
-        table = state.table(self.spec.name)
-        found = table.get(pairs.hashes[pairs.firsts], take(pairs.rows, pairs.firsts))
-        absent = np.flatnonzero(~found.present)
-        new = pairs.firsts[absent]
-        if len(new):
-            table.put(pairs.hashes[new], take(pairs.rows, new), before=chosen(found, absent))
-        return marked(rows, self.count.found, pairs.valued[new])
+        """The rows with one more column, `count.found`: True in one row of each value that its key has only now.
+
+        Of retracted rows (`back`), in one row of each value that its key no longer has.
+        """
+        pairs = Pairs.of(self.values.spec, self.count.column, hashes, rows)
+        firsts, sizes = pairs.firsts, pairs.groups.sizes
+        if len(firsts) == 0:
+            return marked(rows, self.count.found, firsts)
+        delta = ZSet(pairs.hashes[firsts], take(pairs.rows, firsts), -sizes if back else sizes)
+        weighed = self.values.add(delta, state)
+        return marked(rows, self.count.found, pairs.valued[firsts[(weighed.before > 0) != (weighed.after > 0)]])
+
+    def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
+        """Raises `CorruptStateError` if more rows with a value were retracted than added."""
+        if self.values.weights:
+            for _ in self.values.touched(state):  # which checks them
+                pass
+        return iter(())
 
 
 @dataclass(frozen=True)

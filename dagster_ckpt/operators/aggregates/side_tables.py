@@ -10,7 +10,6 @@ from dagster_ckpt.operators.aggregates.bag_table import BagTable
 from dagster_ckpt.operators.aggregates.bags.bags import BagResult
 from dagster_ckpt.operators.aggregates.bags.distinct import NewAndGoneValues, NewValues
 from dagster_ckpt.operators.aggregates.best_values import BestValues
-from dagster_ckpt.operators.aggregates.counted_values import CountedValues
 from dagster_ckpt.operators.aggregates.distinct_table import DistinctTable
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator
 from dagster_ckpt.operators.aggregates.kinds.settled import BestValue
@@ -57,7 +56,7 @@ class SideTable(Protocol):
 
 _TABLES: Mapping[type[Accumulator], Callable[[int, tuple[str, ...], pa.Schema, Any], SideTable]] = {
     BestValue: BestValues.of,
-    NewAndGoneValues: CountedValues.of,
+    NewAndGoneValues: DistinctTable.of,
     NewValues: DistinctTable.of,
 }
 """The table of each kind of accumulator that needs one, from its number among its kind: part of the table's name."""

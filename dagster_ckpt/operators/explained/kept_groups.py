@@ -10,7 +10,6 @@ from dagster_ckpt.operators.aggregates.bags.bags import BagResult, RowBag
 from dagster_ckpt.operators.aggregates.bags.distinct import DistinctValues, NewAndGoneValues, NewValues
 from dagster_ckpt.operators.aggregates.bags.distinct_totals import OfNewValues
 from dagster_ckpt.operators.aggregates.best_values import BestValues
-from dagster_ckpt.operators.aggregates.counted_values import CountedValues
 from dagster_ckpt.operators.aggregates.distinct_table import DistinctTable
 from dagster_ckpt.operators.aggregates.grouped_state import GroupedState
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator
@@ -174,10 +173,9 @@ def _beside(side: SideTable, of: str, *, updating: bool) -> Iterable[Kept]:
     limit = of_now("values that the input has") if updating else grows_with("the distinct values")
     match side:
         case DistinctTable():
-            return [Kept(side.spec.name, f"the distinct values of {side.count.column}{of_each(of)}", limit)]
-        case CountedValues():
-            what = f"the distinct values of {side.count.column}{of_each(of)}, with their counts"
-            return [Kept(side.spec.name, what, limit)]
+            counts = ", with their counts" if side.values.weights else ""
+            what = f"the distinct values of {side.count.column}{of_each(of)}{counts}"
+            return [Kept(side.values.spec.name, what, limit)]
         case BestValues():
             columns, arrived, spec = side.best.columns, side.arrived.spec, side.values.spec
             more = " and order: when the first is taken back, the next one is known"

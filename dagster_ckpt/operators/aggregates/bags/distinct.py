@@ -80,7 +80,7 @@ class NewValues(MarkedValues):
 
 @dataclass(frozen=True)
 class NewAndGoneValues(MarkedValues):
-    """As `NewValues`, where a retracted row is marked if no other row has its value (`CountedValues`)."""
+    """As `NewValues`, where a retracted row is marked if no other row has its value."""
 
 
 def _distinct(groups: Positions, values: pa.Array, count: int) -> pa.Array:
