@@ -9,7 +9,8 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, stack, take
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.joins.regular.regular_side import NetRows, RegularSide
+from dagster_ckpt.operators.joins.regular.regular_side import RegularSide
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
 
 Piece = tuple[Hashes, pa.Table]
 """Rows and the hashes of their keys."""
@@ -23,14 +24,14 @@ class ArrivedKeys:
 
     hashes: Hashes
     keys: pa.Table
-    sides: tuple[NetRows, NetRows]
+    sides: tuple[ZSet, ZSet]
     groups: tuple[Positions, Positions]
 
     def __len__(self) -> int:
         return len(self.hashes)
 
     @classmethod
-    def of(cls, sides: tuple[RegularSide, RegularSide], net: tuple[NetRows, NetRows]) -> "ArrivedKeys":
+    def of(cls, sides: tuple[RegularSide, RegularSide], net: tuple[ZSet, ZSet]) -> "ArrivedKeys":
         """The keys of these rows; none of the rows has a null in its key."""
         columns = [_key_columns(side, each.rows) for side, each in zip(sides, net, strict=True)]
         hashes, keys = np.concatenate([each.hashes for each in net]), stack(columns)
@@ -54,7 +55,7 @@ class ArrivedKeys:
     def more(self, number: int) -> Positions:
         """How many more rows each key has on a side."""
         more = np.zeros(len(self), dtype=np.int64)
-        np.add.at(more, self.groups[number], self.sides[number].more)
+        np.add.at(more, self.groups[number], self.sides[number].weights)
         return more
 
     def has(self, number: int) -> np.typing.NDArray[np.bool_]:

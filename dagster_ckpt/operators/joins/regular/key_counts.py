@@ -1,20 +1,19 @@
 """How many rows each side of a regular join has of a key, where the join type depends on it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import starmap
 
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.lsm.columns import Positions, flat, take
-from dagster_ckpt.lsm.runs.deltas import chosen
-from dagster_ckpt.lsm.table import Found, State
+from dagster_ckpt.lsm.columns import Positions, flat
+from dagster_ckpt.lsm.table import State
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.regular.arrived_keys import ArrivedKeys
 from dagster_ckpt.operators.joins.regular.regular_side import RegularSide
-from dagster_ckpt.operators.joins.sides import numbers_of
 from dagster_ckpt.operators.shared.state_columns import whole_number
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
+from dagster_ckpt.operators.shared.zsets.zset_table import Weighed, ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 COUNTS = "counts"
@@ -32,10 +31,9 @@ class SideCounts:
 
 @dataclass(frozen=True)
 class Counted:
-    """The counts of n keys, by the number of the side, and what the table has of them."""
+    """The counts of n keys, by the number of the side, and in the table."""
 
-    keys: pa.Table
-    found: Found
+    weighed: Weighed
     of_sides: dict[int, SideCounts]
 
 
@@ -71,35 +69,18 @@ class KeyCounts:
         [spec] = self.specs
         schema = pa.schema([spec.schema.field(key) for key in spec.keys])
         keys = pa.Table.from_arrays([flat(column) for column in arrived.keys.columns], schema=schema)
-        found = state.table(spec.name).get(arrived.hashes, keys)
-        counts = dict[int, SideCounts]()
-        for number in self.numbers:
-            before = np.zeros(len(arrived), dtype=np.int64)
-            before[found.present] = numbers_of(found.rows, COUNT_COLUMNS[number])
-            counts[number] = SideCounts(before, before + arrived.more(number))
-        _check([each.after for each in counts.values()])
-        return Counted(keys, found, counts)
+        more = np.stack([arrived.more(number) for number in self.numbers])
+        delta = ZSet(arrived.hashes, keys, more if len(more) > 1 else more[0])
+        weighed = self._table.weigh(delta, state)
+        self._table.check(weighed.after)
+        sides = zip(np.atleast_2d(weighed.before), np.atleast_2d(weighed.after), strict=True)
+        return Counted(weighed, dict(zip(self.numbers, starmap(SideCounts, sides), strict=True)))
 
-    def put(self, arrived: ArrivedKeys, counted: Counted, state: State) -> None:
+    def put(self, counted: Counted, state: State) -> None:
         """Keep the counts after the epoch; a key without rows leaves the table."""
+        self._table.write(counted.weighed, state)
+
+    @property
+    def _table(self) -> ZSetTable:
         [spec] = self.specs
-        table = state.table(spec.name)
-        sides, found, keys = counted.of_sides.values(), counted.found, counted.keys
-        changed = np.any([each.before != each.after for each in sides], axis=0)
-        empty = ~np.any([each.after for each in sides], axis=0)
-        put, gone = np.flatnonzero(changed & ~empty), np.flatnonzero(changed & empty & found.present)
-        if len(put):
-            columns = [*take(keys, put).columns, *(pa.array(each.after[put]) for each in sides)]
-            rows = pa.Table.from_arrays(columns, schema=spec.schema)
-            table.put(arrived.hashes[put], rows, before=chosen(found, put))
-        if len(gone):
-            table.delete(arrived.hashes[gone], take(keys, gone), before=chosen(found, gone))
-
-
-def _check(counts: Sequence[Positions]) -> None:
-    wrong = np.any([each < 0 for each in counts], axis=0)
-    if wrong.any():
-        raise CorruptStateError(
-            "rows were retracted that were never added, so the state of the join does not fit its input: rebuild it "
-            f"from the beginning with rollback(0). keys={np.count_nonzero(wrong)}"
-        )
+        return ZSetTable(spec, tuple(COUNT_COLUMNS[number] for number in self.numbers))

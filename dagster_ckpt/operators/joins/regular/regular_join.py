@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, stack, take
-from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.joins import join_checks
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import Output, output_of, pairs_at_once
 from dagster_ckpt.operators.joins.regular.arrived_keys import ArrivedKeys, arrived_together
 from dagster_ckpt.operators.joins.regular.key_counts import COUNT_COLUMNS, Counted, KeyCounts, SideCounts
-from dagster_ckpt.operators.joins.regular.regular_side import STATE_COLUMNS, NetRows, RegularSide, counts_of
+from dagster_ckpt.operators.joins.regular.regular_side import STATE_COLUMNS, RegularSide, counts_of
 from dagster_ckpt.operators.joins.regular.row_keys import RowKey, row_key_of
 from dagster_ckpt.operators.joins.regular.weighted_rows import (
     GROUP_OF,
@@ -33,6 +32,7 @@ from dagster_ckpt.operators.shared.checks import updating_checks
 from dagster_ckpt.operators.shared.inputs import KEYS, keys_of_inputs
 from dagster_ckpt.operators.shared.net_changes import kept_rows
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
@@ -183,7 +183,7 @@ class RegularJoin(WithoutTable):
                 for kind, rows in self._changes(part, found, counts, context):
                     yield from pieces.add(rows, kind)
                 if counted is not None:
-                    self.counts.put(part, counted, state)
+                    self.counts.put(counted, state)
                 for side, net in zip(self.sides, part.sides, strict=True):
                     if side.number == LEFT or self.how.gives_pairs:
                         side.apply(net, state)
@@ -278,19 +278,17 @@ class RegularJoin(WithoutTable):
         groups = np.arange(len(before))
         return WeightedRows.of(pa.table({GROUP_OF: groups}), groups, before.astype(np.int64), after.astype(np.int64))
 
-    def _without_key(self, net: Sequence[NetRows]) -> Iterator[tuple[str, pa.Table]]:
+    def _without_key(self, net: Sequence[ZSet]) -> Iterator[tuple[str, pa.Table]]:
         """The output for rows with a null in their key, which have no partners and are kept nowhere."""
-        rows = stack([self.output.alone(number, each.rows) for number, each in enumerate(net)][: 1 + self._two_sided])
-        more = np.concatenate([each.more for each in net][: 1 + self._two_sided])
-        if len(more) == 0:
-            return
-        hashes = subkey_hashes(np.zeros(len(more), dtype=np.uint64), rows.columns)
-        order = key_order(hashes, rows)  # an unmatched row of the left and one of the right may be equal
-        more = np.add.reduceat(more[order.order], order.starts)
-        firsts = order.order[order.starts]
-        for kind, wanted, times in ((INSERT, more > 0, more), (DELETE, more < 0, -more)):
-            for each in repeated(times[wanted], max(1, len(more))):
-                yield kind, take(rows, firsts[wanted][each])
+        parts = [(each.weights, self.output.alone(number, each.rows)) for number, each in enumerate(net)]
+        parts = parts[: 1 + self._two_sided]
+        rows, weights = stack([rows for _, rows in parts]), np.concatenate([weights for weights, _ in parts])
+        # An unmatched row of the left and one of the right may be equal.
+        delta = ZSet(subkey_hashes(np.zeros(len(weights), dtype=np.uint64), rows.columns), rows, weights).consolidate()
+        for kind, weights in ((INSERT, delta.weights), (DELETE, -delta.weights)):
+            at = np.flatnonzero(weights > 0)
+            for each in repeated(weights[at], max(1, len(rows))):
+                yield kind, take(delta.rows, at[each])
 
     @property
     def _two_sided(self) -> bool:
@@ -300,8 +298,9 @@ class RegularJoin(WithoutTable):
 def _arrived(side: RegularSide, part: ArrivedKeys) -> WeightedRows:
     """The net rows of a side: what was there of them is in the rows found, or meets only rows that stay."""
     net = part.sides[side.number]
-    nothing = np.zeros(len(net.more), dtype=np.int64)
-    return WeightedRows.of(net.rows.select(side.schema.names), part.groups[side.number], nothing, net.more)
+    return WeightedRows.of(
+        net.rows.select(side.schema.names), part.groups[side.number], np.zeros_like(net.weights), net.weights
+    )
 
 
 def _none_of(side: RegularSide) -> WeightedRows:

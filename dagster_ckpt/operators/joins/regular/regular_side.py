@@ -1,43 +1,30 @@
 """One input of a regular join: its columns, what arrived in an epoch, and its rows by key."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, from_plain, take
-from dagster_ckpt.lsm.runs.deltas import chosen
-from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, State
+from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, from_plain
+from dagster_ckpt.lsm.table import FoundAll, Hashes, State
 from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
 from dagster_ckpt.operators.joins.sides import no_nulls, numbers_of, shaped
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared.net_changes import sides_of
+from dagster_ckpt.operators.shared.net_changes import signs_of
 from dagster_ckpt.operators.shared.state_columns import ROW, ROWS, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
+from dagster_ckpt.operators.shared.zsets.zset import ZSet
+from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, StateTableSpec
 
 MORE = "_more"
 """How many such rows came, less those that went."""
 STATE_COLUMNS = (ROW, ROWS, MORE, ARRIVED)
-
-
-@dataclass(frozen=True)
-class NetRows:
-    """Distinct rows of a side that came (`more` above 0) or went, and the hashes of their keys; each with a `ROW`."""
-
-    hashes: Hashes
-    rows: pa.Table
-    more: Positions
-
-    def only(self, chosen: Positions) -> "NetRows":
-        """Some of them."""
-        return NetRows(self.hashes[chosen], take(self.rows, chosen), self.more[chosen])
 
 
 @dataclass(frozen=True)
@@ -96,12 +83,9 @@ class RegularSide:
 
     def put_arrivals(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
         """Keep rows of the input for `arrived`, with the hashes of their keys."""
-        more = np.ones(rows.num_rows, dtype=np.int64)
-        if self.changes:
-            more[sides_of(rows)[1]] = -1
         spec = self.arrivals
         added = {
-            MORE: pa.array(more),
+            MORE: pa.array(signs_of(rows)),
             ROW: context.row_numbers(rows.num_rows),
             ARRIVED: from_plain(np.zeros(rows.num_rows, dtype=np.int64), MOMENT),
         }
@@ -112,55 +96,36 @@ class RegularSide:
         for touched in state.table(self.arrivals.name).touched():
             yield touched.hashes, touched.after.rows
 
-    def net(self, hashes: Hashes, rows: pa.Table) -> NetRows:
-        """The net change of arrived rows: a row that came and went is none."""
-        columns = flatten(rows.select(self.schema.names))
+    def net(self, hashes: Hashes, rows: pa.Table) -> ZSet:
+        """The net change of arrived rows, each with a `ROW`: one that came and went is none."""
+        delta = ZSet(hashes, flatten(rows), numbers_of(rows, MORE))
         if not self.changes:
-            return NetRows(hashes, flatten(rows), numbers_of(rows, MORE))
-        groups = key_order(subkey_hashes(hashes, columns.columns), columns)
-        more = np.add.reduceat(numbers_of(rows, MORE)[groups.order], groups.starts) if len(hashes) else groups.starts
-        changed = np.flatnonzero(more)
-        firsts = groups.order[groups.starts[changed]]
-        return NetRows(hashes[firsts], take(rows, firsts), more[changed])
+            return delta
+        columns = self.schema.names
+        return delta.consolidate(subkey_hashes(hashes, rows.select(columns).columns), columns)
 
     def of_keys(self, hashes: Hashes, keys: Sequence[pa.Array], state: State) -> FoundAll:
         """The rows under these distinct keys."""
         prefix = pa.Table.from_arrays(list(keys), schema=pa.schema([self.schema.field(key) for key in self.keys]))
         return state.table(self._rows.name).get_all(hashes, prefix)
 
-    def apply(self, net: NetRows, state: State) -> None:
+    def apply(self, net: ZSet, state: State) -> None:
         """Change the rows of the state. Raises `CorruptStateError` if a row goes that is not there."""
-        if len(net.more) == 0:
+        if len(net) == 0:
             return
+        rows = ZSetTable(self._rows, (ROWS,))
         if not self.changes:
-            put = shaped(self._rows.schema, net.rows, {ROWS: pa.array(net.more)})
-            absent = Found(np.zeros(len(net.more), dtype=np.bool_), self._rows.schema.empty_table())
-            state.table(self._rows.name).put(net.hashes, put, before=absent)
+            rows.apply(net, state, np.zeros_like(net.weights))
             return
+        index = ZSetTable(self._index, (ROWS,))
         row_hashes = subkey_hashes(net.hashes, net.rows.select(self.schema.names).columns)
-        index = state.table(self._index.name)
-        found = index.get(row_hashes, net.rows.select(self.schema.names))
-        there = found.present
-        before, numbers = np.zeros(len(there), dtype=np.int64), numbers_of(net.rows, ROW).copy()
-        before[there], numbers[there] = numbers_of(found.rows, ROWS), numbers_of(found.rows, ROW)
-        after = before + net.more
-        if (after < 0).any():
-            raise CorruptStateError(
-                "rows were retracted that were never added, so the state of the join does not fit its input: rebuild "
-                f"it from the beginning with rollback(0). input={self.name}, keys={', '.join(self.keys)}, "
-                f"rows={np.count_nonzero(after < 0)}"
-            )
-        was = shaped(self._rows.schema, net.rows, {ROW: pa.array(numbers), ROWS: pa.array(before)})
-        known = Found(there, take(was, np.flatnonzero(there)))
-        now = {ROW: pa.array(numbers), ROWS: pa.array(after)}
-        kept, gone = np.flatnonzero(after), np.flatnonzero(after == 0)
-        for spec, hashes, its_before in ((self._rows, net.hashes, known), (self._index, row_hashes, found)):
-            table, rows = state.table(spec.name), shaped(spec.schema, net.rows, now)
-            if len(kept):
-                table.put(hashes[kept], take(rows, kept), before=chosen(its_before, kept))
-            if len(gone):
-                keys = take(rows.select(list(spec.keys)), gone)
-                table.delete(hashes[gone], keys, before=chosen(its_before, gone))
+        weighed = index.weigh(replace(net, hashes=row_hashes), state)
+        numbers = numbers_of(net.rows, ROW).copy()
+        numbers[weighed.found.present] = numbers_of(weighed.found.rows, ROW)
+        numbered = net.rows.set_column(net.rows.column_names.index(ROW), whole_number(ROW), pa.array(numbers))
+        index.check(weighed.after)
+        index.write(replace(weighed, rows=replace(weighed.rows, rows=numbered)), state)
+        rows.apply(replace(net, rows=numbered), state, weighed.before)
 
     @property
     def _rows(self) -> StateTableSpec:

@@ -173,10 +173,10 @@ def test_many_partners_are_joined_in_pieces(how: str, tasks: Any) -> None:
     one.epoch(*((1, "-", row) for row in rights))
 
 
-def test_a_row_that_goes_and_never_came_is_an_error_that_names_input_and_keys() -> None:
+def test_a_row_that_goes_and_never_came_is_an_error_that_names_the_table_of_its_input() -> None:
     one = on_k("inner")
     one.tables[1].append(right("a", 1))
-    with pytest.raises(CorruptStateError, match=re.escape("input=right, keys=k, rows=1")):
+    with pytest.raises(CorruptStateError, match=re.escape("table=right_index, rows=1")):
         one.epoch((1, "-", right("a", 1)))
 
 
@@ -184,7 +184,7 @@ def test_a_row_that_goes_and_never_came_is_an_error_that_names_input_and_keys() 
 def test_so_is_one_of_an_input_of_which_only_counts_are_kept(how: str) -> None:
     one = on_k(how)
     one.tables[1].append(right("a", 1))
-    with pytest.raises(CorruptStateError, match=re.escape("keys=1")):
+    with pytest.raises(CorruptStateError, match=re.escape("table=counts, rows=1")):
         one.epoch((1, "-", right("a", 1)))
 
 
