@@ -20,8 +20,6 @@ from dagster_ckpt.operators.shared.zsets.epoch_rows import EpochRows
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
-_STEP = "aggregate"
-
 
 @dataclass(frozen=True)
 class BestValues:
@@ -46,7 +44,7 @@ class BestValues:
         ]
         order = RowOrder(tuple(OrderColumn(name, descending=best.end is End.GREATEST) for name in names), tuple(names))
         arrived = EpochRows.of(f"arrived_{number}", key_fields, fields)
-        values = BestRows.of(f"values_{number}", key_fields, fields, order, 1, _STEP)
+        values = BestRows.of(f"values_{number}", key_fields, fields, order, 1)
         return cls(keys, best, arrived, values)
 
     @property

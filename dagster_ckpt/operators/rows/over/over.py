@@ -82,7 +82,7 @@ class OverPartition(WithoutTable):
         over_checks.check_output(schema, output, [field.name for field in more])
         key_fields, others = [schema.field(key) for key in keys], [each for each in schema if each.name not in keys]
         order_of_rows = RowOrder(order, tuple(field.name for field in others))
-        tree = OrderedTree.of(ORDERED, key_fields, others, order_of_rows, more, STEP)
+        tree = OrderedTree.of(ORDERED, key_fields, others, order_of_rows, more)
         arrived = EpochRows.of(ARRIVED, key_fields, others)
         emitted = EpochRows.of(EMITTED, key_fields, [*others, *(value.output for value in values)])
         pipeline = Pipeline(

@@ -14,6 +14,7 @@ from dagster_ckpt.operators.rows.over.reach import Reach
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 from dagster_ckpt.operators.shared.ranked.ordered_tree import NONE, Leaves, NodeRows, OrderedTree, Partitions, Written
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
+from dagster_ckpt.operators.shared.zsets.zset_table import refuse
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ def _read(
     depths = (paths != NONE).sum(axis=0)
     leaves = Written(groups, nodes, depths, paths, is_changed)
     after, origin = _after(tree, before, part, at[part.leaf], is_changed)
-    tree.check(after.copies)
+    refuse(after.copies < 0, tree.spec.name)
     left = np.flatnonzero(after.copies)
     return Region(partitions, leaves, run, in_middle, before, after.only(left), origin[left])
 

@@ -14,7 +14,6 @@ from dagster_ckpt.operators.shared.ranked.rank_tree import Kept
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
-STEP = "top"
 RANKED = "ranked"
 """The state table with the rows in their order, or with the values that rank them."""
 

@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take
-from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.rows.top.row_places import RANKED, STEP, copies_before
+from dagster_ckpt.operators.rows.top.row_places import RANKED, copies_before
 from dagster_ckpt.operators.shared.arrays.lists import alike
 from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
@@ -26,6 +25,7 @@ from dagster_ckpt.operators.shared.ranked.rank_tree import COPIES, Kept
 from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
+from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 TIES = "ties"
@@ -78,7 +78,7 @@ class RowRanks:
         renamed = tuple(
             OrderColumn(name, each.descending, each.nulls_first) for each, name in zip(by, names, strict=True)
         )
-        best = BestRows.of(RANKED, keys, values, RowOrder(renamed, names), count, STEP, appends=appends)
+        best = BestRows.of(RANKED, keys, values, RowOrder(renamed, names), count, appends=appends)
         schema = pa.schema([*keys, *values, *others, whole_number(COPIES)])
         ties = StateTableSpec(TIES, schema, tuple(schema.names[:-1]))
         return cls(best, ties, tuple(each.name for each in by), names, count, rank, dense)
@@ -145,27 +145,17 @@ class RowRanks:
         context: EpochContext,
     ) -> None:
         """Change the rows of the table. If the input only appends, it has those of the best values alone."""
-        table = state.table(TIES)
         if self.best.tree.trims:
             gone = np.flatnonzero((values.before > 0) & (values.after == 0))
             for _, hashes, found in self._found(change, values, gone, state, context):
                 every = np.ones(len(hashes), dtype=np.bool_)
-                table.delete(hashes, found.select(list(self.ties.keys)), Found(every, found))
+                state.table(TIES).delete(hashes, found.select(list(self.ties.keys)), Found(every, found))
             part = part.only(np.flatnonzero(values.after[of_row]))
         if len(part.hashes) == 0:
             return
         rows = flatten(part.rows)
         hashes = subkey_hashes(part.hashes, rows.select(list(self.names)).columns)
-        known = table.get(hashes, rows)
-        copies = part.weights.copy()
-        copies[known.present] += flat(known.rows.column(COPIES)).to_numpy()
-        self.best.tree.check(copies)
-        there, gone = np.flatnonzero(copies), np.flatnonzero((copies == 0) & known.present)
-        if len(there):
-            columns = [*take(rows, there).columns, pa.array(copies[there])]
-            table.put(hashes[there], pa.Table.from_arrays(columns, schema=self.ties.schema), chosen(known, there))
-        if len(gone):
-            table.delete(hashes[gone], take(rows, gone), chosen(known, gone))
+        ZSetTable(self.ties, (COPIES,)).apply(ZSet(hashes, rows, part.weights), state)
 
     def _all_rows(
         self, change: BestChange, values: _Values, sign: int, at: Positions, state: State, context: EpochContext

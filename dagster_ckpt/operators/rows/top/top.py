@@ -13,7 +13,7 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.lsm.value_hashes import is_hashable, value_hashes
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
 from dagster_ckpt.operators.rows.deduplicate import Keep
-from dagster_ckpt.operators.rows.top.row_places import RANKED, STEP, RowPlaces
+from dagster_ckpt.operators.rows.top.row_places import RANKED, RowPlaces
 from dagster_ckpt.operators.rows.top.row_ranks import RowRanks, value_names
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.net_changes import inserts, kept_rows
@@ -28,7 +28,7 @@ from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
-NAME = STEP
+NAME = "top"
 ARRIVED = "arrived"
 """The rows of the epoch, net. There if rows are retracted."""
 EMITTED = "emitted"
@@ -223,7 +223,7 @@ def _rows(
     key_fields, others = _split(keys, schema)
     if best.ties == Ties.ROWS:
         order = RowOrder(by, tuple(field.name for field in others))
-        return RowPlaces(BestRows.of(RANKED, key_fields, others, order, best.n, STEP, appends=appends), best.n, rank)
+        return RowPlaces(BestRows.of(RANKED, key_fields, others, order, best.n, appends=appends), best.n, rank)
     dense = best.ties == Ties.DENSE_RANK
     expiry_checks.check_names_are_free(schema, list(value_names(len(by))))
     return RowRanks.of(key_fields, others, by, best.n, rank, dense=dense, appends=appends)

@@ -51,13 +51,12 @@ class BestRows:
         others: Sequence[pa.Field],
         order: RowOrder,
         count: int,
-        step: str,
         *,
         appends: bool = False,
     ) -> "BestRows":
-        """The table of this name for rows with these columns. `step` is the operator's name, for errors."""
+        """The table of this name for rows with these columns."""
         names = tuple(field.name for field in keys)
-        return cls(RankTree(tree_spec(name, keys, others), names, order, count, step, appends))
+        return cls(RankTree(tree_spec(name, keys, others), names, order, count, appends))
 
     @property
     def spec(self) -> StateTableSpec:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, rows_equal, stack, take
 from dagster_ckpt.lsm.table import Found, Hashes, StateTable
 from dagster_ckpt.operators.operator import EpochContext
@@ -116,7 +115,6 @@ class OrderedTree:
     keys: tuple[str, ...]
     order: RowOrder
     more: tuple[str, ...]
-    step: str
 
     @classmethod
     def of(
@@ -126,13 +124,12 @@ class OrderedTree:
         others: Sequence[pa.Field],
         order: RowOrder,
         more: Sequence[pa.Field],
-        step: str,
     ) -> "OrderedTree":
-        """The tree of rows with these columns. `step` is the operator's name, for errors."""
+        """The tree of rows with these columns."""
         node, child, copies = map(whole_number, ADDED)
         schema = pa.schema([*keys, node, *others, child, copies, *more])
         spec = StateTableSpec(name, schema, tuple(schema.names[: len(keys) + 1 + len(others)]))
-        return cls(spec, tuple(field.name for field in keys), order, tuple(field.name for field in more), step)
+        return cls(spec, tuple(field.name for field in keys), order, tuple(field.name for field in more))
 
     @property
     def others(self) -> list[str]:
@@ -395,15 +392,6 @@ class OrderedTree:
         """Nulls in the columns `more`."""
         schema = pa.schema([self.spec.schema.field(name) for name in self.more])
         return pa.Table.from_arrays([pa.nulls(count, field.type) for field in schema], schema=schema)
-
-    def check(self, copies: Positions) -> None:
-        """No row is there less than 0 times. Raises `CorruptStateError`."""
-        wrong = int(np.count_nonzero(copies < 0))
-        if wrong:
-            raise CorruptStateError(
-                "rows were retracted that were never added, so the state does not fit its upstream: rebuild it "
-                f"from the beginning with rollback(0). step={self.step}, keys={', '.join(self.keys)}, rows={wrong}"
-            )
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, stack, take
 from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable
+from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.lsm.value_hashes import value_hashes
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder
 from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
+from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 NODE = "_node"
@@ -111,10 +111,6 @@ class _Net:
     rows: Kept
     had: Positions
 
-    def only(self, positions: Positions) -> "_Net":
-        """The rows at these positions."""
-        return _Net(self.rows.only(positions), self.had[positions])
-
 
 @dataclass(frozen=True)
 class RankTree:
@@ -124,7 +120,6 @@ class RankTree:
     keys: tuple[str, ...]
     order: RowOrder
     count: int
-    step: str
     trims: bool
 
     @property
@@ -134,7 +129,6 @@ class RankTree:
 
     def grown(self, weighted: ZSet, state: State) -> Grown:
         """Add rows, or retract those with a negative weight. At least one row."""
-        table = state.table(self.spec.name)
         keys = flatten(weighted.rows.select(list(self.keys)))
         distinct = key_order(weighted.hashes, keys)
         firsts = distinct.order[distinct.starts]
@@ -150,43 +144,43 @@ class RankTree:
             parents=np.zeros(len(firsts), dtype=np.int64),
         )
         more = Kept(groups, value_hashes(rows.columns, weighted.hashes), weighted.weights, rows)
-        return self._grown(table, hashes, keys, roots, more)
+        return self._grown(state, hashes, keys, roots, more)
 
-    def _grown(self, table: StateTable, hashes: Hashes, keys: pa.Table, nodes: _Nodes, more: Kept) -> Grown:
+    def _grown(self, state: State, hashes: Hashes, keys: pa.Table, nodes: _Nodes, more: Kept) -> Grown:
         levels, bytes_read, before, part = list[_Level](), 0, None, more
         while len(more.nodes):
             depth = len(levels)
-            found, is_inner = self._found(table, nodes)
+            found, is_inner = self._found(state, nodes)
             bytes_read += found.rows.nbytes + more.rows.nbytes
             if before is None:
                 before = self._best(found)
-            level, below = self._descended(table, depth, nodes, found, is_inner, more)
+            level, below = self._descended(state, depth, nodes, found, is_inner, more)
             levels.append(level)
             nodes, more = _children(level, below, hashes, keys)
         assert before is not None, "there is a row"
         after: Kept | None = None
         lower: _Nodes | None = None
         for level in reversed(levels):
-            after = self._best(level.leaves if lower is None else self._ascended(table, level, lower, after))
+            after = self._best(level.leaves if lower is None else self._ascended(state, level, lower, after))
             lower = level.nodes
         assert after is not None, "there is a level"
         return Grown(hashes, keys, part, before, after, bytes_read)
 
-    def _found(self, table: StateTable, nodes: _Nodes) -> tuple[Kept, Mask]:
+    def _found(self, state: State, nodes: _Nodes) -> tuple[Kept, Mask]:
         """The rows of the nodes, and which of the nodes are inner ones."""
-        found = table.get_all(nodes.hashes, nodes.prefix)
+        found = state.table(self.spec.name).get_all(nodes.hashes, nodes.prefix)
         paths, copies = (flat(found.rows.column(name)).to_numpy() for name in (PATH, COPIES))
         is_inner = np.zeros(len(nodes.hashes), dtype=np.bool_)
         is_inner[found.asked[mask_of(flat(found.rows.column(INNER)))]] = True
         return Kept(found.asked, paths.view(np.uint64), copies, found.rows.select(self.others)), is_inner
 
     def _descended(
-        self, table: StateTable, depth: int, nodes: _Nodes, found: Kept, is_inner: Mask, more: Kept
+        self, state: State, depth: int, nodes: _Nodes, found: Kept, is_inner: Mask, more: Kept
     ) -> tuple[_Level, Kept]:
         """Add rows to the leaves of one depth. Also returns the rows to add below, with the nodes above them."""
         leaf, at_leaf = (np.flatnonzero(~is_inner[each.nodes]) for each in (found, more))
         net = _net(found.only(leaf), more.only(at_leaf))
-        self.check(net.rows.copies)
+        self.table.check(net.rows.copies)
         if self.trims:
             net = self._trimmed(net)
         there = net.rows.only(np.flatnonzero(net.rows.copies > 0))
@@ -194,14 +188,13 @@ class RankTree:
         if depth == _DEPTH_MAX or self.trims:
             splits[:] = False
         keeps = ~splits[net.rows.nodes] & (net.rows.copies > 0)
-        self._delete(table, nodes, net.only(np.flatnonzero((net.had > 0) & ~keeps)), inner=False)
-        self._put(table, nodes, net.only(np.flatnonzero(keeps & (net.rows.copies != net.had))), inner=False)
+        self._write(state, nodes, net, np.where(keeps, net.rows.copies, 0), inner=False)
         going = splits[there.nodes]
         inner = found.only(np.flatnonzero(is_inner[found.nodes]))
         below = _together([more.only(np.flatnonzero(is_inner[more.nodes])), there.only(np.flatnonzero(going))])
         return _Level(depth, nodes, there.only(np.flatnonzero(~going)), inner), below
 
-    def _ascended(self, table: StateTable, level: _Level, children: _Nodes, best: Kept | None) -> Kept:
+    def _ascended(self, state: State, level: _Level, children: _Nodes, best: Kept | None) -> Kept:
         """Replace what inner nodes have of these children by the children's best rows.
 
         Returns all rows that the level's nodes have now.
@@ -212,9 +205,7 @@ class RankTree:
         old = level.inner.only(np.flatnonzero(replaced))
         new = Kept(children.parents[best.nodes], best.paths, best.copies, best.rows)
         net = _net(Kept(old.nodes, old.paths, np.zeros_like(old.copies), old.rows), new, had=old.copies)
-        there = net.rows.copies > 0
-        self._delete(table, level.nodes, net.only(np.flatnonzero(~there)), inner=True)
-        self._put(table, level.nodes, net.only(np.flatnonzero(there & (net.rows.copies != net.had))), inner=True)
+        self._write(state, level.nodes, net, net.rows.copies, inner=True)
         return _together([level.leaves, level.inner.only(np.flatnonzero(~replaced)), new])
 
     @property
@@ -240,33 +231,21 @@ class RankTree:
         copies[best] = net.rows.copies[best]
         return _Net(replace(net.rows, copies=copies), net.had)
 
-    def check(self, copies: Positions) -> None:
-        """No row is there less than 0 times. Raises `CorruptStateError`."""
-        wrong = int(np.count_nonzero(copies < 0))
-        if wrong:
-            raise CorruptStateError(
-                "rows were retracted that were never added, so the state does not fit its upstream: rebuild it "
-                f"from the beginning with rollback(0). step={self.step}, keys={', '.join(self.keys)}, rows={wrong}"
-            )
+    def _write(self, state: State, nodes: _Nodes, net: _Net, copies: Positions, *, inner: bool) -> None:
+        """Write the rows of nodes that are there another number of times now: `copies`."""
+        at = np.flatnonzero(copies != net.had)
+        if len(at) == 0:
+            return
+        rows, had = net.rows.only(at), net.had[at]
+        columns = [*take(nodes.prefix, rows.nodes).columns, *rows.rows.columns, pa.array(rows.paths.view(np.int64))]
+        names = [name for name in self.spec.schema.names if name != COPIES]
+        table = pa.Table.from_arrays([*columns, pa.array(np.full(len(at), inner))], names=names)
+        self.table.apply(ZSet(nodes.hashes[rows.nodes], table, copies[at] - had), state, had)
 
-    def _delete(self, table: StateTable, nodes: _Nodes, net: _Net, *, inner: bool) -> None:
-        if len(net.had):
-            rows = self._state_rows(nodes, net.rows, net.had, inner=inner)
-            before = Found(np.ones(len(net.had), dtype=np.bool_), rows)
-            table.delete(nodes.hashes[net.rows.nodes], rows.select(list(self.spec.keys)), before)
-
-    def _put(self, table: StateTable, nodes: _Nodes, net: _Net, *, inner: bool) -> None:
-        if len(net.had):
-            rows = self._state_rows(nodes, net.rows, net.rows.copies, inner=inner)
-            had = np.flatnonzero(net.had)
-            were = self._state_rows(nodes, net.rows.only(had), net.had[had], inner=inner)
-            table.put(nodes.hashes[net.rows.nodes], rows, Found(net.had > 0, were))
-
-    def _state_rows(self, nodes: _Nodes, rows: Kept, copies: Positions, *, inner: bool) -> pa.Table:
-        """The rows as the table has them, if they are there so often."""
-        added = [rows.paths.view(np.int64), copies, np.full(len(rows.nodes), inner)]
-        columns = [*take(nodes.prefix, rows.nodes).columns, *rows.rows.columns, *map(pa.array, added)]
-        return pa.Table.from_arrays(columns, schema=self.spec.schema)
+    @property
+    def table(self) -> ZSetTable:
+        """Its state table."""
+        return ZSetTable(self.spec, (COPIES,))
 
 
 def tree_spec(name: str, keys: Sequence[pa.Field], others: Sequence[pa.Field]) -> StateTableSpec:

@@ -122,10 +122,10 @@ def test_an_update_that_changes_the_key_moves_the_row(tasks: Any) -> None:
     )
 
 
-def test_a_preimage_that_is_not_there_is_an_error_that_names_the_step() -> None:
+def test_a_preimage_that_is_not_there_is_an_error_that_names_the_table() -> None:
     one = stream(number=over.row_number())
     one.epoch(batch(("+", "a", 1, 9)))
-    with pytest.raises(CorruptStateError, match=r"never added.*step=over, keys=k, rows=1"):
+    with pytest.raises(CorruptStateError, match=r"never added.*table=ordered, rows=1"):
         one.epoch(batch(("-", "a", 2, 9)))
 
 

@@ -132,11 +132,11 @@ def test_a_row_that_came_and_went_is_nothing(tasks: Any) -> None:
     assert one.epoch() == []
 
 
-def test_a_preimage_that_is_not_there_is_an_error_that_names_the_step() -> None:
+def test_a_preimage_that_is_not_there_is_an_error_that_names_the_table() -> None:
     for ties in ("rows", "rank"):
         one = stream(Best(2, "delay desc", ties))
         one.epoch(batch(("+", "a", 1, 9)))
-        with pytest.raises(CorruptStateError, match=r"never added.*step=top, keys=carrier, rows=1"):
+        with pytest.raises(CorruptStateError, match=r"never added.*table=(ranked|ties), rows=1"):
             one.epoch(batch(("-", "a", 2, 9)))
 
 

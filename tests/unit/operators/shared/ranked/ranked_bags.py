@@ -43,7 +43,7 @@ class Bags:
     def __post_init__(self) -> None:
         order = RowOrder(order_columns("top", "v desc", SCHEMA), ("v", "w"))
         keys, others = [SCHEMA.field(0)], [SCHEMA.field(1), SCHEMA.field(2)]
-        self.best = BestRows.of("ranked", keys, others, order, self.count, "top", appends=self.appends)
+        self.best = BestRows.of("ranked", keys, others, order, self.count, appends=self.appends)
         self.table = DictTable(self.best.spec.schema, self.best.spec.keys)
         self.state = DictState({"ranked": self.table})
 

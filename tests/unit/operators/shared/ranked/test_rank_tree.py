@@ -91,8 +91,8 @@ def test_rows_of_an_input_that_only_appends_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 200])
-def test_a_row_that_was_never_added_is_an_error_that_names_the_step(rows: int) -> None:
+def test_a_row_that_was_never_added_is_an_error_that_names_the_table(rows: int) -> None:
     bags = Bags(3)
     bags.add([("a", v, "x") for v in range(rows)], [1] * rows)
-    with pytest.raises(CorruptStateError, match=r"retracted that were never added.*step=top, keys=k, rows=1"):
+    with pytest.raises(CorruptStateError, match=r"retracted that were never added.*table=ranked, rows=1"):
         bags.add([("a", 0, "y")], [-1])
