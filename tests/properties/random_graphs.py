@@ -159,6 +159,14 @@ def graphs(draw: st.DrawFn) -> Graph:
     return graph
 
 
+@st.composite
+def steps_alone(draw: st.DrawFn, kind: str) -> Graph:
+    """One step of this kind."""
+    graph = Graph(draw(st.lists(st.booleans(), min_size=1, max_size=2)))
+    graph.steps.append(STEPS[kind](draw, graph))
+    return graph
+
+
 def an_input(draw: st.DrawFn, graph: Graph) -> Rows:
     """The rows of a source or step, the newest ones most often, after up to two pieces of work."""
     rows = draw(st.sampled_from([*graph.rows, *graph.rows[-1:] * 4]))

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.step_changes import gives_rows
 from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag
-from tests.properties.random_graphs import HISTORIES, SOURCE, Graph, Rows, Step, graphs
+from tests.properties.random_graphs import HISTORIES, SOURCE, STEPS, Graph, Rows, Step, graphs, steps_alone
 from tests.unit.operators.changing_streams import ONE_TASK, TWO_TASKS, Changing, Row, bag_of, spelled
 from tests.worlds.examples import examples
 
@@ -153,11 +154,24 @@ def play(graph: Graph, histories: Sequence[History], tasks: Any, memory_bytes: i
                 return
 
 
+WORLDS = st.sampled_from([(ONE_TASK, 1 << 28), (TWO_TASKS, 1 << 28), (TWO_TASKS, 1 << 12)])
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@examples(40, 4, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data(), HISTORIES, WORLDS, SIZES, RANDOMS)
+def test_the_sum_of_what_comes_out_of_a_step_is_the_query_over_the_sum_of_what_came_in(
+    kind: str, data: st.DataObject, histories: list[History], world: Any, size: int, random: Random
+) -> None:
+    tasks, memory_bytes = world
+    play(data.draw(steps_alone(kind)), histories, tasks, memory_bytes, size, random)
+
+
 @examples(100, 12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     graphs(),
     HISTORIES,
-    st.sampled_from([(ONE_TASK, 1 << 28), (TWO_TASKS, 1 << 28), (TWO_TASKS, 1 << 12)]),
+    WORLDS,
     SIZES,
     RANDOMS,
 )
