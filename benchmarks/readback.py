@@ -53,7 +53,7 @@ def pieces(store: Path, name: str) -> Iterator[pa.Table]:
     for shard in manifest.runs[GROUPS]:
         rows = live_rows(folder, replace(manifest, runs={GROUPS: (shard,)}), GROUPS)
         if len(rows):
-            yield operator.table(rows).select(COLUMNS)
+            yield operator.table.rows(rows).select(COLUMNS)
 
 
 def check_totals(rows: Iterable[pa.Table], results: Iterable[pa.Table], keys: int) -> None:

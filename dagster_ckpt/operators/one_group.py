@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions
-from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import Around, Changes, EpochContext, Operator
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import Around, Changes, EpochContext, Operator, StreamTable
 from dagster_ckpt.operators.shared.late_rows import is_late_table
 from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
@@ -62,11 +62,10 @@ class OneGroup(Around):
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         return map(_bare_changes, self.inner.finish(state, context))
 
-    def changes_of(self, touched: Touched) -> Changes:
-        return _bare_changes(self.inner.changes_of(touched))
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return self.inner.table(state_rows).drop_columns([GROUP])
+    @property
+    def table(self) -> StreamTable | None:
+        table = self.inner.table
+        return None if table is None else table.then(lambda rows: rows.drop_columns([GROUP]), _bare_changes)
 
 
 def _with_group(source: InputSpec) -> InputSpec:

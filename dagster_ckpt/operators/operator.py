@@ -115,6 +115,25 @@ class Changes:
         return self.make()
 
 
+@dataclass(frozen=True)
+class StreamTable:
+    """A stream's table that is derived from the state table `name`, whose new runs are its change log.
+
+    `rows` gives the table as readers see it, from all live rows of the state table, and `changes_of` the net changes
+    that follow from changes to some of its keys.
+    """
+
+    name: str
+    rows: Callable[[pa.Table], pa.Table]
+    changes_of: Callable[[Touched], Changes]
+
+    def then(self, rows: Callable[[pa.Table], pa.Table], changes: Callable[[Changes], Changes]) -> "StreamTable":
+        """The table that these make of its rows, and of its changes."""
+        return StreamTable(
+            self.name, lambda state_rows: rows(self.rows(state_rows)), lambda each: changes(self.changes_of(each))
+        )
+
+
 class Operator(Protocol):
     """A pure stateful operator: the same rows, state and watermark always give the same state and changes."""
 
@@ -137,10 +156,11 @@ class Operator(Protocol):
         ...
 
     @property
-    def logged(self) -> str | None:
-        """The state table from which the stream's table is derived; its new runs are the change log (`changes_of`).
+    def table(self) -> StreamTable | None:
+        """The stream's table as a state table has it.
 
-        None for an append-only table: the rows that `finish` yields are written out.
+        None: the rows that `finish` yields are written out if they only append, and else kept by the `KeptTable` around
+        the last step of a stream.
         """
         ...
 
@@ -164,27 +184,10 @@ class Operator(Protocol):
         """
         ...
 
-    def changes_of(self, touched: Touched) -> Changes:
-        """The net changes that follow from changes to some keys of the `logged` table."""
-        ...
 
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        """The stream's table as readers see it, from all live rows of the `logged` table."""
-        ...
-
-
-class AppendOnlyTable:
-    """The part of `Operator` shared by operators whose table is append-only: it is exactly what `finish` yields."""
-
-    @property
-    def logged(self) -> None:
-        return None
-
-    def changes_of(self, touched: Touched) -> Changes:
-        raise AssertionError("no state table is logged")
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        raise AssertionError("the stream's table is its change log")
+def logged(operator: Operator) -> str | None:
+    """The state table whose new runs are the change log; None for an operator without one."""
+    return None if operator.table is None else operator.table.name
 
 
 class Around:
@@ -201,8 +204,8 @@ class Around:
         return self.inner.horizon_us
 
     @property
-    def logged(self) -> str | None:
-        return self.inner.logged
+    def table(self) -> StreamTable | None:
+        return self.inner.table
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -220,14 +223,8 @@ class WithoutTable:
     pipeline: Pipeline
 
     @property
-    def logged(self) -> None:
+    def table(self) -> None:
         return None
-
-    def changes_of(self, touched: Touched) -> Changes:
-        raise AssertionError("no state table is logged")
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        raise AssertionError("the operator keeps no table")
 
     def shard_keys(self, rows: pa.Table) -> pa.Table:
         """The columns by whose hash these rows of the output were sent to their shard, as many as there are keys."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat
-from dagster_ckpt.lsm.table import Hashes, State, Touched
+from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.aggregates.kinds.extremes import Extreme
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator
@@ -76,12 +76,6 @@ class PartialAggregate(Around):
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         return self.inner.finish(state, context)
-
-    def changes_of(self, touched: Touched) -> Changes:
-        return self.inner.changes_of(touched)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return self.inner.table(state_rows)
 
     def _keys_of(self, rows: pa.Table) -> pa.Table:
         if self.pipeline.keys:

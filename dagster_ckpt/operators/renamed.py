@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions
-from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import Around, Changes, EpochContext, Operator
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import Around, Changes, EpochContext, Operator, StreamTable
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
@@ -48,11 +48,10 @@ class Renamed(Around):
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         return map(self._renamed, self.inner.finish(state, context))
 
-    def changes_of(self, touched: Touched) -> Changes:
-        return self._renamed(self.inner.changes_of(touched))
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return self._with_names(self.inner.table(state_rows))
+    @property
+    def table(self) -> StreamTable | None:
+        table = self.inner.table
+        return None if table is None else table.then(self._with_names, self._renamed)
 
     def _renamed(self, changes: Changes) -> Changes:
         return replace(changes, make=lambda: self._with_names(changes.rows))

@@ -42,8 +42,8 @@ def key_rows(
             f"{what} has no key to find rows by: read its table, and filter it; {HOW_TO_A_KEY}. "
             f"operator={pipeline.operator}, stream={manifest.stream!r}"
         )
-    operator, logged = table_operator(pipeline)
-    spec = next(spec for spec in pipeline.tables if spec.name == logged)
+    operator, table = table_operator(pipeline)
+    spec = next(spec for spec in pipeline.tables if spec.name == table.name)
     visible = tuple(name for name in spec.keys if name != GROUP)
     if not visible:
         raise InvalidPipelineError(
@@ -61,7 +61,7 @@ def key_rows(
     if visible != spec.keys:
         asked = asked.add_column(0, spec.schema.field(GROUP), pa.nulls(asked.num_rows, pa.bool_()))
     found = rows_of_keys(retrying(store, clock, PATIENCE), manifest, spec.name, hashes, asked, runs)
-    return operator.table(found.rows)
+    return table.rows(found.rows)
 
 
 def _as_readers_see(spec: StateTableSpec, keys: Sequence[str], pipeline: Pipeline) -> StateTableSpec:

@@ -66,8 +66,8 @@ def _shares(before: Manifest, after: Manifest) -> list[Share]:
 def _placing(manifest: Manifest) -> tuple[object, ...]:
     """What the hash of a row, and so its place, is made of."""
     pipeline = manifest.pipeline
-    _, logged = table_operator(pipeline)
-    spec: StateTableSpec = next(each for each in pipeline.tables if each.name == logged)
+    _, table = table_operator(pipeline)
+    spec: StateTableSpec = next(each for each in pipeline.tables if each.name == table.name)
     keys = tuple((pipeline.name_of(key), spec.schema.field(key).type) for key in spec.keys)
     # The hash of a key is above that of a row below it, if rows of the table have a part of their key alone.
     return pipeline.operator, is_kept(pipeline), tuple(map(pipeline.name_of, pipeline.keys)), spec.sort, keys

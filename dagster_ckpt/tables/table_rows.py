@@ -38,9 +38,9 @@ def table_rows(
         files = share.files(files_of(store, clock, manifest))
         yield from change_log.batches(store, files, schema, former_names(manifest.pipeline.output))
         return
-    operator, logged = table_operator(manifest.pipeline)
-    for rows in live_pieces(store, manifest, logged, share.within, runs):
-        yield from change_log.batches_of(operator.table(rows), schema, **{EPOCH: manifest.epoch, CHANGE_TYPE: INSERT})
+    _, table = table_operator(manifest.pipeline)
+    for rows in live_pieces(store, manifest, table.name, share.within, runs):
+        yield from change_log.batches_of(table.rows(rows), schema, **{EPOCH: manifest.epoch, CHANGE_TYPE: INSERT})
 
 
 def files_of(store: ObjectStore, clock: Clock, manifest: Manifest) -> tuple[ChangeRef, ...]:

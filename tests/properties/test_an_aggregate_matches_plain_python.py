@@ -19,6 +19,7 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate, agg
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS
+from dagster_ckpt.operators.operator import logged
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
@@ -197,7 +198,7 @@ def test_any_cut_into_epochs_and_batches_gives_the_same_table(
         epoch = Epoch(manifest.version + 1)
         context = EpochContext(epoch, SHARDS, len(SHARDS), None, memory_bytes=1 << 20)
         file = FileId(Term(1), epoch, SHARDS[0], attempt=0)
-        with open_state(store, manifest, SHARDS, file, engine, operator.logged) as state:
+        with open_state(store, manifest, SHARDS, file, engine, logged(operator)) as state:
             state.compact()
             for batch in batches:
                 rows = pa.Table.from_pylist(batch, schema=SCHEMA)
@@ -212,7 +213,7 @@ def test_any_cut_into_epochs_and_batches_gives_the_same_table(
         by_table = zip(*(lists[shard] for shard in SHARDS), strict=True)
         runs = {of_shards[0].table: tuple(each.runs for each in of_shards) for of_shards in by_table}
         manifest = replace(manifest, version=Version(epoch), epoch=epoch, runs=runs)
-        read = by_key(operator.table(live_rows(store, manifest, GROUPS)).to_pylist())
+        read = by_key(operator.table.rows(live_rows(store, manifest, GROUPS)).to_pylist())
         assert repr(sorted(read.items(), key=repr)) == repr(sorted(table.items(), key=repr)), (
             "the change log leads to the table"
         )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dagster_ckpt.operators.explained.explanation import explained
 from dagster_ckpt.operators.explained.kept import NUMBER_OF_KEYS, Bound
 from dagster_ckpt.operators.one_group import OneGroup
-from dagster_ckpt.operators.operator import RowsFromState
+from dagster_ckpt.operators.operator import RowsFromState, logged
 from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.step_changes import gives_rows
@@ -52,7 +52,7 @@ class Played:
         if key is not None:
             keys = bag_of({name: row[name] for name in key} for row in self.rows)
             assert max(keys.values(), default=1) == 1, f"the row key identifies each row. {key=}"
-        if self.is_last and self.one.operator.logged is not None:
+        if self.is_last and logged(self.one.operator) is not None:
             self.check(self.one.table(), wanted)
         elif not self.is_last and gives_rows(self.step.operator.pipeline):
             self.check(self.worked_again(), wanted)

@@ -107,10 +107,11 @@ def made(epochs: list[dict[Row, int | None]], distinct: int, filed: int, memory_
 
 def filed_changes(store: MemoryObjectStore, before: Manifest, after: Manifest) -> tuple[ChangeRef, ...]:
     """The epoch's changes as a file, as the first release wrote them."""
-    assert OPERATOR.logged is not None
+    table = OPERATOR.table
+    assert table is not None
     written = [
-        change_log.write(store, FileId(Term(1), after.epoch, Shard(0), 99, number), OPERATOR.changes_of(piece).rows)
-        for number, piece in enumerate(change_runs.changes_of(store, [after], OPERATOR.logged))
+        change_log.write(store, FileId(Term(1), after.epoch, Shard(0), 99, number), table.changes_of(piece).rows)
+        for number, piece in enumerate(change_runs.changes_of(store, [after], table.name))
     ]
     return tuple(ref for ref in written if ref is not None)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.operator import Operator, logged
 from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
@@ -113,7 +113,7 @@ def test_changes_are_the_difference_of_two_results(
         assert sum_of(one.changes) == wanted
         if operator.pipeline.appends:
             assert {change["_change_type"] for change in changes} <= {"insert"}
-        elif one.operator.logged is not None:
+        elif logged(one.operator) is not None:
             assert counted(one.table(), schema, "union_all") == wanted
 
 

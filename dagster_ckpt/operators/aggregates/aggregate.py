@@ -10,7 +10,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
+from dagster_ckpt.lsm.table import Hashes, State, StateTable
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spelled
@@ -20,12 +20,12 @@ from dagster_ckpt.operators.aggregates.plans.accumulator_plan import plan, plan_
 from dagster_ckpt.operators.aggregates.plans.aggregate_plan import Planner
 from dagster_ckpt.operators.aggregates.plans.updating_plan import plan_updating
 from dagster_ckpt.operators.aggregates.side_tables import SideTable, side_tables_of
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
-from dagster_ckpt.operators.shared.net_changes import changes_between, inserts, sides_of
+from dagster_ckpt.operators.shared.net_changes import inserts, keyed_table, sides_of
 from dagster_ckpt.operators.shared.state_columns import HASH, ROWS
 from dagster_ckpt.operators.shared.time_to_live import AT, TimeToLive
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
@@ -140,8 +140,8 @@ class RunningAggregate:
         return None if self.ttl is None else 0
 
     @property
-    def logged(self) -> str:
-        return GROUPS
+    def table(self) -> StreamTable:
+        return keyed_table(GROUPS, self.pipeline.keys, self.results)
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class RunningAggregate:
             if self.ttl is not None:
                 self.ttl.schedule(touched, state)
             context.counters[KEYS_TOUCHED] += len(touched.hashes)
-            yield self.changes_of(touched)
+            yield self.table.changes_of(touched)
 
     def settled(self, state: State, context: EpochContext) -> Iterator[None]:
         """Bring the state to the end of the epoch, after all its rows; between pieces the caller may flush."""
@@ -199,11 +199,8 @@ class RunningAggregate:
         put = pa.Table.from_arrays([*flatten(keys).columns, *merged.values()], schema=schema)
         table.put(hashes, put, before=found)
 
-    def changes_of(self, touched: Touched) -> Changes:
-        before, after = (Found(side.present, self.table(side.rows)) for side in (touched.before, touched.after))
-        return changes_between(before, after, self.pipeline.keys)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """The rows of the table from those of `GROUPS`."""
         columns = columns_of(state_rows)
         keys = [columns[key] for key in self.pipeline.keys]
         return pa.Table.from_arrays([*keys, *self.grouped.results_of(columns)], schema=self.pipeline.output)

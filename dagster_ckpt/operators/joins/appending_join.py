@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import PAIRS, ROWS_UNMATCHED, Output
 from dagster_ckpt.operators.joins.sides import Side
-from dagster_ckpt.operators.operator import AppendOnlyTable, EpochContext
+from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.inputs import KEYS
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
@@ -18,7 +18,7 @@ COUNTERS = (PAIRS, ROWS_UNMATCHED)
 
 
 @dataclass(frozen=True)
-class AppendingJoin(AppendOnlyTable):
+class AppendingJoin:
     """The part of `Operator` that does not depend on which rows match."""
 
     pipeline: Pipeline
@@ -29,6 +29,10 @@ class AppendingJoin(AppendOnlyTable):
     def event_times(self) -> tuple[str | None, ...]:
         event_times: Any = self.pipeline.parameters["event_times"]
         return tuple(event_times)
+
+    @property
+    def table(self) -> None:
+        return None
 
     @property
     def counters(self) -> tuple[str, ...]:

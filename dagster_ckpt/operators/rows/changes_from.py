@@ -12,14 +12,14 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, rows_equal, stack, take
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
-from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.lsm.table import Found, Hashes, State
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.rows.row_choice import RowChoice
 from dagster_ckpt.operators.shared.arrays.value_order import End, has_fixed_width, is_orderable
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.late_rows import DROP
-from dagster_ckpt.operators.shared.net_changes import changes_of_columns
+from dagster_ckpt.operators.shared.net_changes import table_of_columns
 from dagster_ckpt.operators.shared.state_columns import micros, whole_number
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
 
@@ -142,8 +142,8 @@ class ChangesFrom:
         return None
 
     @property
-    def logged(self) -> str:
-        return ROWS
+    def table(self) -> StreamTable:
+        return table_of_columns(ROWS, self.pipeline.keys, self.pipeline.output.names)
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -167,13 +167,7 @@ class ChangesFrom:
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         self._expire(state, context)
-        yield from map(self.changes_of, state.table(ROWS).touched())
-
-    def changes_of(self, touched: Touched) -> Changes:
-        return changes_of_columns(touched, self.pipeline.output.names, self.pipeline.keys)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return state_rows.select(self.pipeline.output.names)
+        yield from map(self.table.changes_of, state.table(ROWS).touched())
 
     @property
     def _marks(self) -> list[str]:

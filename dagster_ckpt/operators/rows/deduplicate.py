@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions
-from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.rows.first_rows import FirstRows
 from dagster_ckpt.operators.rows.kept_rows import KeptRows
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
@@ -78,7 +78,7 @@ class Deduplicate:
             keys=keys,
             tables=(*rows.tables, *kept_late),
             output=source.schema,
-            appends=rows.logged is None,
+            appends=rows.table is None,
         )
         return cls(pipeline, rows)
 
@@ -106,8 +106,8 @@ class Deduplicate:
         return self.rows.horizon_us
 
     @property
-    def logged(self) -> str | None:
-        return self.rows.logged
+    def table(self) -> StreamTable | None:
+        return self.rows.table
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -122,12 +122,6 @@ class Deduplicate:
         for changes, new_keys in self.rows.finish(state, context):
             context.counters[DUPLICATES] -= new_keys
             yield changes
-
-    def changes_of(self, touched: Touched) -> Changes:
-        return self.rows.changes_of(touched)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return state_rows.select(self.pipeline.output.names)
 
 
 def _check(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.operator import AppendOnlyTable, Changes, EpochContext
+from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.rows.row_choice import RowChoice, in_time
 from dagster_ckpt.operators.shared.arrays.value_order import End
 from dagster_ckpt.operators.shared.net_changes import inserts
@@ -29,7 +29,7 @@ _EPOCHS = pa.timestamp("us")
 
 
 @dataclass(frozen=True)
-class FirstRows(AppendOnlyTable):
+class FirstRows:
     """Emits one row of each key, and another when the key returns after it has expired.
 
     A key expires when the watermark has passed the event time of its row by `expire_after_us`.
@@ -52,6 +52,11 @@ class FirstRows(AppendOnlyTable):
         """The table `NEW`."""
         schema = self.columns.append(pa.field(NEW_IN, _EPOCHS, nullable=False))
         return StateTableSpec(NEW, schema, self.keys, time=NEW_IN)
+
+    @property
+    def table(self) -> None:
+        """It keeps none: its rows are only appended."""
+        return None
 
     @property
     def tables(self) -> tuple[StateTableSpec, ...]:

@@ -9,11 +9,11 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.lsm.table import Found, Hashes, State
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.rows.row_choice import RowChoice, in_time
 from dagster_ckpt.operators.shared.arrays.value_order import End
-from dagster_ckpt.operators.shared.net_changes import changes_of_columns, inserts
+from dagster_ckpt.operators.shared.net_changes import inserts, table_of_columns
 from dagster_ckpt.operators.shared.state_columns import HASH
 from dagster_ckpt.operators.shared.time_to_live import AT, TimeToLive
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
@@ -65,8 +65,9 @@ class KeptRows:
         return [FIRST_EPOCH] if self._stays else [] if self.ttl is None else [AT, HASH]
 
     @property
-    def logged(self) -> str:
-        return ROWS
+    def table(self) -> StreamTable:
+        """The stream's table."""
+        return table_of_columns(ROWS, self.spec.keys, self.columns.names)
 
     @property
     def horizon_us(self) -> int | None:
@@ -105,11 +106,7 @@ class KeptRows:
         for touched in state.table(ROWS).touched():
             if self.ttl is not None:
                 self.ttl.schedule(touched, state)
-            yield self.changes_of(touched), int(np.count_nonzero(touched.after.present & ~touched.before.present))
-
-    def changes_of(self, touched: Touched) -> Changes:
-        """See `Operator.changes_of`."""
-        return changes_of_columns(touched, self.columns.names, self.spec.keys)
+            yield self.table.changes_of(touched), int(np.count_nonzero(touched.after.present & ~touched.before.present))
 
     @property
     def _stays(self) -> bool:

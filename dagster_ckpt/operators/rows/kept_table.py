@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.key_hash import key_hashes
-from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import Around, Changes, ChangesAlone, EpochContext
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import Around, Changes, ChangesAlone, EpochContext, StreamTable
 from dagster_ckpt.operators.rows.current.counted_rows import CountedRows
 from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
 from dagster_ckpt.operators.shared.checks import pipeline_checks
@@ -48,8 +48,8 @@ class KeptTable(Around):
         return cls(replace(inner.pipeline, tables=(rows.spec, *inner.pipeline.tables)), inner, rows)
 
     @property
-    def logged(self) -> str:
-        return TABLE
+    def table(self) -> StreamTable:
+        return self.rows.table
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         return self.inner.on_rows(number, hashes, rows, state, context)
@@ -61,12 +61,6 @@ class KeptTable(Around):
                 self.rows.change(self.hashes(changes.rows), changes.rows, state, context)
             yield nothing
         yield from self.rows.changes(state)
-
-    def changes_of(self, touched: Touched) -> Changes:
-        return self.rows.changes_of(touched)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return self.rows.table(state_rows)
 
     def hashes(self, rows: pa.Table) -> Hashes:
         """The hashes of rows in the state table: in the shard of their keys, and by the rest of their row key.

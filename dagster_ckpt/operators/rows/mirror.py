@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions
-from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.rows.current.counted_rows import CountedRows
 from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
 from dagster_ckpt.operators.rows.current.unique_rows import UniqueRows
@@ -82,8 +82,8 @@ class Mirror:
         return None
 
     @property
-    def logged(self) -> str:
-        return ROWS
+    def table(self) -> StreamTable:
+        return self.rows.table
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -98,12 +98,6 @@ class Mirror:
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         yield from self.rows.changes(state)
-
-    def changes_of(self, touched: Touched) -> Changes:
-        return self.rows.changes_of(touched)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return self.rows.table(state_rows)
 
 
 def _counted(keys: tuple[str, ...], output: pa.Schema) -> CountedRows:

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions
-from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows
+from dagster_ckpt.lsm.table import Hashes, State
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, StreamTable
 from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, times_of, weight_names, wheres_of
-from dagster_ckpt.operators.shared.net_changes import changes_of_columns, kept_rows
+from dagster_ckpt.operators.shared.net_changes import kept_rows, table_of_columns
 from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import ROWS_TABLE, InputSpec, Pipeline
 
@@ -66,8 +66,8 @@ class Distinct:
         return None
 
     @property
-    def logged(self) -> str | None:
-        return None if self.pipeline.appends else ROWS
+    def table(self) -> StreamTable | None:
+        return None if self.pipeline.appends else self._rows
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -81,15 +81,13 @@ class Distinct:
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         for touched in self.counts.touched(state):
-            yield self.changes_of(touched)
+            yield self._rows.changes_of(touched)
 
     def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
         assert self.pipeline.appends, "else it has a table of its rows"
         for piece in live(ROWS):
             yield 0, kept_rows(piece, np.ones(piece.num_rows, dtype=np.int64), self.pipeline.inputs[0].schema)
 
-    def changes_of(self, touched: Touched) -> Changes:
-        return changes_of_columns(touched, self.rows.schema.names, self.pipeline.tables[0].keys)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return state_rows.select(self.rows.schema.names)
+    @property
+    def _rows(self) -> StreamTable:
+        return table_of_columns(ROWS, self.counts.spec.keys, self.rows.schema.names)

@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.columns import Mask, Positions, equal, flat, flatten, mask
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_codes
 from dagster_ckpt.lsm.table import Found, Touched
-from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.operators.operator import Changes, StreamTable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 
 _KINDS = (INSERT, UPDATE_PREIMAGE, UPDATE_POSTIMAGE, DELETE)
@@ -60,10 +60,19 @@ def inserts(rows: pa.Table) -> Changes:
     return Changes(rows.num_rows, partial(labelled, [(INSERT, rows)]))
 
 
-def changes_of_columns(touched: Touched, columns: Sequence[str], keys: tuple[str, ...]) -> Changes:
-    """The net change of a table whose rows are these columns of a state table."""
-    before, after = (Found(side.present, side.rows.select(list(columns))) for side in (touched.before, touched.after))
-    return changes_between(before, after, keys)
+def keyed_table(name: str, keys: tuple[str, ...], rows: Callable[[pa.Table], pa.Table]) -> StreamTable:
+    """A table of one row for each row of a state table, which `rows` gives; `keys` are the columns of its key."""
+
+    def changes_of(touched: Touched) -> Changes:
+        before, after = (Found(side.present, rows(side.rows)) for side in (touched.before, touched.after))
+        return changes_between(before, after, keys)
+
+    return StreamTable(name, rows, changes_of)
+
+
+def table_of_columns(name: str, keys: tuple[str, ...], columns: Sequence[str]) -> StreamTable:
+    """A table of the rows of a state table, in these columns."""
+    return keyed_table(name, keys, lambda rows: rows.select(list(columns)))
 
 
 def changes_between(before: Found, after: Found, keys: tuple[str, ...]) -> Changes:

@@ -102,7 +102,7 @@ class SessionsUntilClosed:
                 if closed.any():
                     rows = take(found.rows, np.flatnonzero(closed))
                     context.counters[WINDOWS_CLOSED] += rows.num_rows
-                    yield from pieces.add(self.windowed.table(rows))
+                    yield from pieces.add(self.windowed.results(rows))
         yield from pieces.rest()
         table.expire(until_us)
         timeline.expire(until_us)
@@ -140,7 +140,7 @@ class SessionsWithEarlyResults:
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         if context.watermark_us is not None:
             state.table(OPEN).expire(context.watermark_us)
-        yield from map(self.windowed.changes_of, state.table(WINDOWS).touched())
+        yield from map(self.windowed.table.changes_of, state.table(WINDOWS).touched())
 
 
 def _only_open(found: FoundAll, watermark_us: int | None) -> FoundAll:

@@ -103,7 +103,7 @@ class WindowAggregate(WindowedOperator):
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         if self.options.early:
-            yield from map(self.changes_of, state.table(WINDOWS).touched())
+            yield from map(self.windowed.table.changes_of, state.table(WINDOWS).touched())
         elif context.watermark_us is not None:
             yield from self._closed(state, context.watermark_us, context)
 
@@ -120,7 +120,7 @@ class WindowAggregate(WindowedOperator):
             for _, found in lookups.found(subkey_hashes(hashes, [windows.column(WINDOW_START)]), windows):
                 assert found.present.all(), "a window exists as long as its entry in ENDS"
                 context.counters[WINDOWS_CLOSED] += found.rows.num_rows
-                yield from pieces.add(self.table(found.rows))
+                yield from pieces.add(self.windowed.results(found.rows))
         yield from pieces.rest()
         table.expire(until_us)
         state.timeline(ENDS).expire(until_us)

@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
-from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
+from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
 from dagster_ckpt.operators.aggregates.grouped_state import aggregations_of
-from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks, window_checks
 from dagster_ckpt.operators.shared.late_rows import DROP, check_late, late_tables
-from dagster_ckpt.operators.shared.net_changes import changes_between, inserts
+from dagster_ckpt.operators.shared.net_changes import inserts, keyed_table
 from dagster_ckpt.operators.shared.state_columns import HASH, hash_column, micros, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START, FixedWindow, are_open
@@ -130,8 +130,8 @@ class WindowOfTable:
         return None if self.options.early else self.window.size_us
 
     @property
-    def logged(self) -> str | None:
-        return GROUPS if self.options.early else None
+    def table(self) -> StreamTable | None:
+        return self._windows if self.options.early else None
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -173,7 +173,7 @@ class WindowOfTable:
             new = touched.after.present & ~touched.before.present
             context.counters[WINDOWS_OPENED] += int(np.count_nonzero(new))
             if self.options.early:
-                yield self.changes_of(touched)
+                yield self._windows.changes_of(touched)
             else:
                 self._schedule(touched, new, state)
                 yield inserts(self.pipeline.output.empty_table())
@@ -197,19 +197,20 @@ class WindowOfTable:
         for hashes, starts in due(state, until_us, STARTS):
             for _, found in lookups.found(hashes, starts.select(list(self.groups.pipeline.keys))):
                 context.counters[WINDOWS_CLOSED] += found.rows.num_rows
-                yield from pieces.add(self.table(found.rows))
+                yield from pieces.add(self.results(found.rows))
         yield from pieces.rest()
         for table in self.groups.pipeline.tables:
             if table.time == WINDOW_START:
                 state.table(table.name).expire(until_us)
         state.timeline(STARTS).expire(until_us)
 
-    def changes_of(self, touched: Touched) -> Changes:
-        before, after = (Found(side.present, self.table(side.rows)) for side in (touched.before, touched.after))
-        return changes_between(before, after, (*self.pipeline.keys, WINDOW_START, WINDOW_END))
+    @property
+    def _windows(self) -> StreamTable:
+        return keyed_table(GROUPS, (*self.pipeline.keys, WINDOW_START, WINDOW_END), self.results)
 
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        rows = self.groups.table(state_rows)
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """The rows of the table from those of `GROUPS`."""
+        rows = self.groups.results(state_rows)
         start = flat(rows.column(WINDOW_START))
         end = pa.array(micros(start) + self.window.size_us).view(start.type)
         at = self.pipeline.output.get_field_index(WINDOW_END)

@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
-from dagster_ckpt.lsm.table import Found, Hashes, State, Touched
+from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spelled
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns
-from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.operators.operator import StreamTable
 from dagster_ckpt.operators.shared.arrays.nulls import filled, known
 from dagster_ckpt.operators.shared.checks import pipeline_checks, window_checks
 from dagster_ckpt.operators.shared.event_time_range import out_of_range
 from dagster_ckpt.operators.shared.late_rows import DROP, check_late, late_tables
-from dagster_ckpt.operators.shared.net_changes import changes_between
+from dagster_ckpt.operators.shared.net_changes import keyed_table
 from dagster_ckpt.operators.shared.state_columns import HASH, hash_column, hashes_in, micros, whole_number
 from dagster_ckpt.operators.shared.window_kinds import (
     WINDOW_END,
@@ -143,16 +143,16 @@ class WindowedState:
         columns = state_rows.select([WINDOW_END, *self.key_names]).columns
         return pa.Table.from_arrays([*columns, hash_column(hashes)], schema=self.ends().schema)
 
-    def table(self, state_rows: pa.Table) -> pa.Table:
+    def results(self, state_rows: pa.Table) -> pa.Table:
         """The stream's table from rows of `WINDOWS`."""
         columns = columns_of(state_rows)
         keys = [columns[name] for name in (*self.key_names, WINDOW_END)]
         return pa.Table.from_arrays([*keys, *self.grouped.results_of(columns)], schema=self.output)
 
-    def changes_of(self, touched: Touched) -> Changes:
-        """The net changes that follow from changes to rows of `WINDOWS`."""
-        before, after = (Found(side.present, self.table(side.rows)) for side in (touched.before, touched.after))
-        return changes_between(before, after, (*self.key_names, WINDOW_END))
+    @property
+    def table(self) -> StreamTable:
+        """The stream's table, if it has early results."""
+        return keyed_table(WINDOWS, (*self.key_names, WINDOW_END), self.results)
 
     def _times(self, times: Positions) -> pa.Array:
         return pa.array(times).view(self.start.type)
@@ -209,14 +209,8 @@ class WindowedOperator:
         return (self.options.event_time,)
 
     @property
-    def logged(self) -> str | None:
-        return WINDOWS if self.options.early else None
-
-    def changes_of(self, touched: Touched) -> Changes:
-        return self.windowed.changes_of(touched)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        return self.windowed.table(state_rows)
+    def table(self) -> StreamTable | None:
+        return self.windowed.table if self.options.early else None
 
 
 def due(state: State, until_us: int, timeline: str = ENDS) -> Iterator[tuple[Hashes, pa.Table]]:

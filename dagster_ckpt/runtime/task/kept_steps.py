@@ -109,10 +109,10 @@ def _current(work: ShardWork, number: int, shards: Sequence[Shard], code: object
     manifest = work.manifest
     operator = from_pipeline(manifest.pipeline.steps[number].own, code)
     assert not isinstance(operator, AppendOnly), "it has a state table"
-    assert operator.logged is not None, "it has a table of its rows"
+    assert operator.table is not None, "it has a table of its rows"
     within = _hashes_of(manifest, shards)
-    name = manifest.pipeline.stored(number, operator.logged)
-    yield from map(operator.table, live_pieces(work.store, manifest, name, within, work.engine.runs))
+    name = manifest.pipeline.stored(number, operator.table.name)
+    yield from map(operator.table.rows, live_pieces(work.store, manifest, name, within, work.engine.runs))
 
 
 def _appended(work: ShardWork, shards: Sequence[Shard]) -> Iterator[pa.Table]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
+from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, logged
 from dagster_ckpt.operators.partial_aggregate import PartialAggregate
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.late_rows import is_late_table, keep_late, late_table
@@ -114,7 +114,7 @@ class ShardWork:
             self._begin_merge(shards[0]) if self.is_last and operator.pipeline.appends and shards[0] == 0 else None
         )
         file = self._file(shards[0], 0)
-        with open_state(self.store, self.manifest, shards, file, self.engine, operator.logged, self.step) as state:
+        with open_state(self.store, self.manifest, shards, file, self.engine, logged(operator), self.step) as state:
             state.compact()
             rows_in, from_steps, late_by_input = self._take_in(operator, state, context, intake, batches)
             finished = _Finished()
@@ -241,7 +241,7 @@ class ShardWork:
                     if held.nbytes > self.engine.budget.chunk_bytes:
                         yield held
                         held = None
-            elif operator.logged is None:
+            elif operator.table is None:
                 files.extend(self._written(changes, self._file(context.shards[0], len(files))))
             # A logged table may flush here too: its runs are the change log whenever they are written, since they hold
             # the rows before. `touched` goes on with what it found in memory; the table does not change meanwhile.

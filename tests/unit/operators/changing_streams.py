@@ -18,6 +18,7 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext, Operator, from_pipeline
+from dagster_ckpt.operators.operator import logged
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import FileId
@@ -119,9 +120,9 @@ class Changing:
 
     def table(self) -> list[Row]:
         """The stream's table."""
-        logged = self.operator.logged
-        assert logged is not None
-        rows: list[Row] = self.operator.table(self.live(logged)).to_pylist()
+        table = self.operator.table
+        assert table is not None
+        rows: list[Row] = table.rows(self.live(table.name)).to_pylist()
         return rows
 
     def live(self, table: str) -> pa.Table:
@@ -144,7 +145,7 @@ class Changing:
             engine = Engine(SystemClock(), budget=MemoryBudget(self.memory_bytes))
             context = EpochContext(epoch, shards, len(SHARDS), None, engine.budget.soft_bytes, self.counters)
             file = FileId(Term(1), epoch, shards[0], attempt=0)
-            with open_state(self.store, self.manifest, shards, file, engine, self.operator.logged) as state:
+            with open_state(self.store, self.manifest, shards, file, engine, logged(self.operator)) as state:
                 state.compact()
                 yield from self._through(state, context, batches, state.relieve)
                 for shard, tables in state.flush().items():

@@ -15,6 +15,7 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.operator import logged
 from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.mirror import Mirror
@@ -147,7 +148,7 @@ class EngineWorld:
                 counters=Counter(),
             )
             file = FileId(Term(1), epoch, shards[0], attempt=0)
-            with open_state(self.store, self.manifest, shards, file, engine, operator.logged) as state:
+            with open_state(self.store, self.manifest, shards, file, engine, logged(operator)) as state:
                 state.compact()
                 mine = self._of(shards, operator, batches, distinct)
                 worked = through(operator, its_context, state, mine, state.relieve)
@@ -219,9 +220,8 @@ class Stream:
 
     def table(self) -> list[Row]:
         """The stream's table."""
-        if self.operator.logged is None:
-            return self.out
-        return rows_of(self.operator.table(self.world.live(self.operator.logged)))
+        table = self.operator.table
+        return self.out if table is None else rows_of(table.rows(self.world.live(table.name)))
 
     def held(self) -> dict[str, int]:
         """How many rows each state table has."""

@@ -58,8 +58,7 @@ class Streamed:
         return [row for changes in pieces for row in changes.rows.to_pylist()]
 
     def table(self) -> pa.Table:
-        table = self.state.tables[GROUPS]
-        return self.operator.table(table.live())
+        return self.operator.table.rows(self.state.tables[GROUPS].live())
 
 
 def aggregated(rows: pa.Table, keys: Iterable[str] = ("k",), **aggregations: Aggregation) -> Mapping[object, Any]:

@@ -82,7 +82,7 @@ def test_an_operator_built_again_from_plain_json_reads_the_same(names: list[str]
     streamed = Streamed(operator)
     streamed.epoch(ROWS)
     table = streamed.state.tables[GROUPS]
-    assert again.table(table.live()).equals(streamed.table())
+    assert again.table.rows(table.live()).equals(streamed.table())
     assert streamed.table().schema == operator.pipeline.output
 
 

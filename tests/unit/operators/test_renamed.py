@@ -33,7 +33,8 @@ def test_the_table_and_its_changes_have_the_names_and_the_order() -> None:
     ]
     assert changes.column_names == [*NAMES, "_change_type"]
     state.next_epoch()
-    table = operator.table(state.tables["groups"].live())
+    assert operator.table is not None
+    table = operator.table.rows(state.tables["groups"].live())
     assert sorted(table.to_pylist(), key=lambda row: row["carrier"]) == rows
     assert table.schema == operator.pipeline.output
 

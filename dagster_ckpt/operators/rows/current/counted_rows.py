@@ -9,7 +9,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.lsm.value_hashes import is_hashable
-from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.shared.checks import expiry_checks
 from dagster_ckpt.operators.shared.net_changes import copies_of_touched, repeated
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
@@ -51,17 +51,22 @@ class CountedRows:
         if len(delta):
             self._counted.add(delta, state)
 
+    @property
+    def table(self) -> StreamTable:
+        """The table, from the state table."""
+        return StreamTable(self.spec.name, self._rows, self._changes_of)
+
     def changes(self, state: State) -> Iterator[Changes]:
         """The net changes of the epoch. Raises `CorruptStateError` if more rows were deleted than there were."""
-        yield from map(self.changes_of, self._counted.touched(state))
+        yield from map(self._changes_of, self._counted.touched(state))
 
-    def changes_of(self, touched: Touched) -> Changes:
+    def _changes_of(self, touched: Touched) -> Changes:
         """The net changes that follow from changes to some rows: inserts, then deletes."""
         before, after = (self._counted.weights_of(side) for side in (touched.before, touched.after))
         more = after - before
         return replace(copies_of_touched(touched, more, self.columns), more_rows=int(more.sum()))
 
-    def table(self, state_rows: pa.Table) -> pa.Table:
+    def _rows(self, state_rows: pa.Table) -> pa.Table:
         """The rows of the table, from those of the state table: each as often as it is there."""
         return repeated(state_rows.select(self.columns), flat(state_rows.column(ROWS)).to_numpy())
 

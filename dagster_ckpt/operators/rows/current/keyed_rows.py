@@ -10,10 +10,10 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, flat, flatten, take
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
-from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable
+from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
-from dagster_ckpt.operators.shared.net_changes import changes_of_columns, sides_of
+from dagster_ckpt.operators.shared.net_changes import sides_of, table_of_columns
 from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
@@ -64,15 +64,12 @@ class KeyedRows:
 
     def changes(self, state: State) -> Iterator[Changes]:
         """The net changes of the epoch."""
-        yield from map(self.changes_of, state.table(self.spec.name).touched())
+        yield from map(self.table.changes_of, state.table(self.spec.name).touched())
 
-    def changes_of(self, touched: Touched) -> Changes:
-        """The net changes that follow from changes to some keys."""
-        return changes_of_columns(touched, self.columns, self.spec.keys)
-
-    def table(self, state_rows: pa.Table) -> pa.Table:
-        """The rows of the table, from those of the state table."""
-        return state_rows.select(self.columns)
+    @property
+    def table(self) -> StreamTable:
+        """The table, from the state table."""
+        return table_of_columns(self.spec.name, self.spec.keys, self.columns)
 
     def _put(self, hashes: Hashes, rows: pa.Table, table: StateTable, context: EpochContext) -> None:
         found = table.get(hashes, self._keys_of(rows))

@@ -76,7 +76,7 @@ class UniqueRows(KeyedRows):
                     "several rows have one primary key, so it identifies none: aggregate by it, take one row of each "
                     f"by row_number() = 1, or declare more columns. keys={keys}, rows={counts[wrong[0]]}"
                 )
-            yield self.changes_of(touched)
+            yield self.table.changes_of(touched)
 
 
 def _counts(found: Found) -> Positions:

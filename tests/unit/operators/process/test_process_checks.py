@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError, InvalidPipelineError
+from dagster_ckpt.operators.operator import logged
 from dagster_ckpt.operators.process import (
     COUNTERS,
     KeyedState,
@@ -304,7 +305,7 @@ def test_the_fingerprint_has_what_the_function_declares_and_not_the_function() -
         ("out", ("_number",), SortKind.TIME),
         ("_late_0", ("_late_at", "_row"), SortKind.TIME),
     ]
-    assert (pipeline.appends, operator.logged, operator.event_times) == (True, None, ("at",))
+    assert (pipeline.appends, logged(operator), operator.event_times) == (True, None, ("at",))
     assert operator.horizon_us == 60_000_000
     assert operator.counters == COUNTERS
     again = ProcessOperator.from_pipeline(pipeline, operator.function)

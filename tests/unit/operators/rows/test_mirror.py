@@ -202,7 +202,7 @@ def test_its_table_is_read_without_the_users_code() -> None:
     parameters: dict[str, Any] = json.loads(json.dumps(one.operator.pipeline.parameters))
     again = from_pipeline(replace(one.operator.pipeline, parameters=parameters))
     assert isinstance(again, Mirror)
-    assert again.table(one.world.live("rows")).sort_by("k").to_pylist() == [row("a", 1), row("b", 2)]
+    assert again.table.rows(one.world.live("rows")).sort_by("k").to_pylist() == [row("a", 1), row("b", 2)]
     assert from_pipeline(mirror("v > 0").pipeline) == mirror("v > 0")
 
 

@@ -244,8 +244,8 @@ def test_a_table_is_there_where_the_operator_logs_one() -> None:
         Deduplicate.build(("a",), rows, "first"),
     ]
     built += [as_last_step(each) for each in built]
-    assert [has_table(each.pipeline) for each in built] == [each.logged is not None for each in built]
-    assert {each.logged is None for each in built} == {True, False}
+    assert [has_table(each.pipeline) for each in built] == [each.table is not None for each in built]
+    assert {each.table is None for each in built} == {True, False}
 
 
 AMOUNTS = pa.schema([("shop", pa.string()), ("amount", pa.float64())])

@@ -153,12 +153,13 @@ class Worked:
     @property
     def changes(self) -> pa.Table:
         """The change log, ordered by its rows."""
-        if self.operator.logged is None:
+        table = self.operator.table
+        if table is None:
             assert all(ref.kind is not ChangeKind.RUN for ref in self.after.changes)
             return ordered(rows_of_log(self.store, self.after.changes, self.operator.pipeline.output))
-        pieces = change_runs.changes_of(self.store, [self.after], self.operator.logged)
+        pieces = change_runs.changes_of(self.store, [self.after], table.name)
         columns = pa.schema([*self.operator.pipeline.output, (CHANGE_TYPE, pa.string())])
-        made = (self.operator.changes_of(piece).rows.cast(columns) for piece in pieces)
+        made = (table.changes_of(piece).rows.cast(columns) for piece in pieces)
         return ordered(pa.concat_tables([columns.empty_table(), *made]))
 
     @property

@@ -120,7 +120,8 @@ def test_values_of_every_type_are_collected_and_order_others(type_: pa.DataType,
         table.schema, x=agg.collect("v", 9, by="at"), y=agg.collect("at", 2, by="v"), z=agg.collect("v", 9, by="v")
     )
     one.epoch(table.slice(3), table.slice(0, 3))
-    [found] = one.operator.table(one.world.live("groups")).to_pylist()
+    assert one.operator.table is not None
+    [found] = one.operator.table.rows(one.world.live("groups")).to_pylist()
     assert one.operator.pipeline.output.field("x").type == pa.list_(type_)
     wanted = table.column("v").to_pylist()
     for name, order in (("x", [0, 1, 2, 4, 5]), ("z", [1, 4, 0, 2, 5])):
