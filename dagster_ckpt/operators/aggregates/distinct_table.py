@@ -26,7 +26,7 @@ VALUE = "_value"
 class DistinctTable:
     """A `SideTable`: finds, for `count`, the rows that bring a value to their key, and those that take its last one.
 
-    Of an input that updates and deletes rows it has the number of rows with each value.
+    Where the input updates and deletes rows, it has the number of rows with each value.
     """
 
     values: ZSetTable
@@ -57,7 +57,7 @@ class DistinctTable:
     def taken_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
         """The rows with one more column, `count.found`: True in one row of each value that its key has only now.
 
-        Of retracted rows (`back`), in one row of each value that its key no longer has.
+        Where rows are retracted (`back`), in one row of each value that its key no longer has.
         """
         pairs = Pairs.of(self.values.spec, self.count.column, hashes, rows)
         firsts, sizes = pairs.firsts, pairs.groups.sizes

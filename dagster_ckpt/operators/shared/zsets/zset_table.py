@@ -42,7 +42,7 @@ class ZSetTable:
 
         `before` is what they weigh, where they were read with others; else they are looked up.
         """
-        weighed = self.weigh(delta, state) if before is None else self.weighed(delta, before)
+        weighed = self.weigh(delta, state, before)
         self.check(weighed.after)
         self.write(weighed, state)
         return weighed
@@ -59,21 +59,22 @@ class ZSetTable:
             self.check(self.weights_of(touched.after))
             yield touched
 
-    def weigh(self, delta: ZSet, state: State) -> Weighed:
-        """Look up distinct rows, and add their weights. Nothing is written."""
-        found = state.table(self.spec.name).get(delta.hashes, delta.rows.select(list(self.spec.keys)))
-        before = self.weights_of(found)
+    def weigh(self, delta: ZSet, state: State, before: Positions | None = None) -> Weighed:
+        """What distinct rows weigh with those of a delta, and `before` it, which is looked up unless it is known.
+
+        Nothing is written.
+        """
+        if before is None:
+            found = state.table(self.spec.name).get(delta.hashes, delta.rows.select(list(self.spec.keys)))
+            before = self.weights_of(found)
+        else:
+            is_there = before != 0
+            at = np.flatnonzero(is_there)
+            found = Found(is_there, self.rows_of(_at(delta.rows, at), before[at]))
         after = before + delta.weights
         if any(self.once):
             after = np.where(np.array(self.once)[:, np.newaxis], np.minimum(after, 1), after).reshape(before.shape)
         return Weighed(delta, found, before, after)
-
-    def weighed(self, delta: ZSet, before: Positions) -> Weighed:
-        """Distinct rows of which is known what they weigh: those that weigh nothing are not in the table."""
-        is_there = before != 0
-        at = np.flatnonzero(is_there)
-        found = Found(is_there, self.rows_of(_at(delta.rows, at), before[at]))
-        return Weighed(delta, found, before, before + delta.weights)
 
     def write(self, weighed: Weighed, state: State) -> None:
         """Put the rows whose weight is another one now, and delete those without one.
@@ -98,7 +99,7 @@ class ZSetTable:
         refuse(below if below.ndim == 1 else np.logical_or.reduce(below), self.spec.name)
 
     def weights_of(self, found: Found) -> Positions:
-        """What each of the rows looked up weighs: 0 where nothing was found. Of k inputs, a row of weights of each."""
+        """What each of the rows looked up weighs: 0 where nothing was found. With k inputs, a row for each of these."""
         if not self.weights:
             return found.present.astype(np.int64)
         weights = np.zeros((len(self.weights), len(found.present)), dtype=np.int64)
