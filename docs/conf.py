@@ -10,6 +10,8 @@ from importlib import metadata
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from dagster_ckpt.operators.aggregates.registry import FUNCTIONS
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -88,6 +90,13 @@ def _complete_navigation(app: "Sphinx", page: str, source: list[str]) -> None:
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
 
 
+def _list_aggregates(_app: "Sphinx", page: str, source: list[str]) -> None:
+    """Give the page of aggregates the functions of the registry."""
+    if page == "reference/api/aggregates":
+        functions = "\n".join(f".. autofunction:: dagster_ckpt.agg.{name}" for name in FUNCTIONS)
+        source[0] += f"\n```{{eval-rst}}\n.. currentmodule:: dagster_ckpt\n\n{functions}\n```\n"
+
+
 def _show_root_pages(app: "Sphinx", page: str, source: list[str]) -> None:
     """Put a page of the checkout's root in the place of one of ours, and let links to it lead there."""
     folder = posixpath.dirname(f"docs/{page}")
@@ -132,4 +141,5 @@ def setup(app: "Sphinx") -> None:
     """Called by Sphinx."""
     app.connect("source-read", _show_root_pages)
     app.connect("source-read", _complete_navigation)
+    app.connect("source-read", _list_aggregates)
     app.connect("autodoc-process-docstring", _mark_examples)

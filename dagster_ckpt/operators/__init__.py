@@ -30,11 +30,14 @@ What they share
 
 from dagster_ckpt.operators import agg, over
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.aggregates.registry import spark_function
+from dagster_ckpt.operators.aggregates.spec import AggregateSpec
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
 from dagster_ckpt.operators.registry import counters_of, from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
 
 __all__ = [
+    "AggregateSpec",
     "AppendOnly",
     "Changes",
     "EpochContext",
@@ -44,4 +47,5 @@ __all__ = [
     "counters_of",
     "from_pipeline",
     "over",
+    "spark_function",
 ]

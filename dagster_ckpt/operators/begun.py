@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dagster_ckpt.operators.agg import NOW
+from dagster_ckpt.operators.aggregates.aggregation import NOW
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.registry import rebuilt
 from dagster_ckpt.operators.rows.append import AppendOnly

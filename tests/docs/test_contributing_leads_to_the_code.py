@@ -10,8 +10,8 @@ STEP = re.compile(r"\d+\. \[`(.+?)`\]\((.+?)\): (.+)")
 FILES_MAX = 12
 
 
-def test_there_are_six_walks() -> None:
-    assert len(WALKS) == 6
+def test_there_are_seven_walks() -> None:
+    assert len(WALKS) == 7
 
 
 @pytest.mark.parametrize("question", WALKS)

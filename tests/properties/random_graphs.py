@@ -30,7 +30,7 @@ from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
 from dagster_ckpt.operators.windows.windowed_state import WindowOptions
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key
-from tests.properties import steps_in_python
+from tests.properties import aggregates_in_python, steps_in_python
 from tests.properties.changing_rows import KIND, histories
 from tests.properties.steps_in_python import EPOCH
 from tests.unit.operators.joins.regular.joined_tables import TYPES, joined
@@ -247,7 +247,7 @@ def aggregate(draw: st.DrawFn, graph: Graph) -> Step:
         rows.spec,
         lambda keys, spec: RunningAggregate.build(keys, functions, spec, updating=rows.changes, where=rows.where),
     )
-    inexact = {name for name, one in functions.items() if one.function in steps_in_python.INEXACT}
+    inexact = {name for name, one in functions.items() if one.function in aggregates_in_python.INEXACT}
     model = partial(steps_in_python.aggregate, keys=keys, functions=functions)
     return Step(operator, (rows,), model, frozenset(inexact))
 
@@ -304,7 +304,7 @@ def window(draw: st.DrawFn, graph: Graph) -> Step:
         return WindowOfTable.build(keys, options, spec, updating=rows.changes, where=rows.where)
 
     model = partial(steps_in_python.windows, keys=keys, functions=functions, window=shape, at=at)
-    inexact = {name for name, one in functions.items() if one.function in steps_in_python.INEXACT}
+    inexact = {name for name, one in functions.items() if one.function in aggregates_in_python.INEXACT}
     return Step(built(keys, rows.spec, build), (rows,), model, frozenset(inexact))
 
 

@@ -16,9 +16,9 @@ from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping, Tum
 from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
 from dagster_ckpt.operators.windows.windowed_state import WindowOptions
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
+from tests.properties.aggregates_in_python import exact
 from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag, histories
 from tests.properties.steps_in_python import aggregate as aggregated
-from tests.properties.steps_in_python import exact
 from tests.properties.windows_in_python import FixedWindows
 from tests.unit.operators.keyed_streams import SHARDS, TIME, Row, Stream, in_any_order, replayed
 from tests.worlds.examples import examples

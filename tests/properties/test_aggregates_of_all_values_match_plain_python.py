@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators import agg
-from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.shared.window_kinds import Tumbling
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
-from tests.properties import steps_in_python
+from tests.properties import aggregates_in_python, steps_in_python
 from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag, histories
 from tests.unit.operators.changing_streams import ONE_TASK, TWO_TASKS, Changing, bag_of
 from tests.unit.operators.keyed_streams import Row
@@ -58,10 +58,10 @@ AGGREGATES: dict[str, Aggregation] = {
     "last_row": agg.last(["s", "i", "f"], by="f"),
     "rows_by_i": agg.collect(["f", "s"], 2, by="i"),
     "rows_by_s": agg.collect(["i"], 100, by="s"),
-    "digest": agg.user_defined(steps_in_python.digests, ["s", "f"], pa.string()),
-    "other_digest": agg.user_defined(steps_in_python.digests, ["i"], pa.string()),
+    "digest": agg.user_defined(aggregates_in_python.digests, ["s", "f"], pa.string()),
+    "other_digest": agg.user_defined(aggregates_in_python.digests, ["i"], pa.string()),
 }
-OF_ROWS = {name: one for name, one in AGGREGATES.items() if one.function is not Function.USER_DEFINED}
+OF_ROWS = {name: one for name, one in AGGREGATES.items() if one.function != "user_defined"}
 WORLDS = st.sampled_from([((), 1 << 20), (ONE_TASK, 1 << 28), (TWO_TASKS, 1 << 12)])
 History = list[list[tuple[str, int, Row]]]
 

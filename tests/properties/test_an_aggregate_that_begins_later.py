@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregates.grouped_state import GroupedState
-from dagster_ckpt.operators.aggregates.since import planned_since
+from dagster_ckpt.operators.aggregates.since import plan_since
 from tests.worlds.examples import examples
 
 SCHEMA = pa.schema([("v", pa.int64()), ("w", pa.int64()), ("t", pa.bool_()), ("at", pa.timestamp("us"))])
@@ -78,6 +78,6 @@ def test_it_is_of_the_rows_since_then(groups: list[tuple[Any, Any]]) -> None:
 
 def test_it_is_marked_and_may_be_null() -> None:
     [plan] = GroupedState.of({"rows": agg.count()}, SCHEMA, None).plans
-    field = planned_since(plan, 41).field
+    field = plan_since(plan, 41).field
     assert field.nullable
     assert field.metadata == {b"dagster_ckpt.since": b"41"}

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators import RunningAggregate, agg
-from dagster_ckpt.operators.agg import Function
 from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, Row, Stream, in_any_order, replayed
@@ -162,7 +161,7 @@ def first_value_of(group: str | None, rows: list[Row]) -> Row:
         assert one.column is not None
         pairs = [(0 if one.by is None else row[one.by], row[one.column]) for row in rows]
         known = [(rank(by), rank(value), value) for by, value in pairs if by is not None and value is not None]
-        best = max if one.function in (Function.MAX, Function.LAST) else min
+        best = max if one.function in ("max", "last") else min
         value = best(known, key=lambda each: each[:2])[2] if known else None
         found[name] = value + 0.0 if isinstance(value, float) else value
     return found

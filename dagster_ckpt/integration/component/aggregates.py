@@ -5,82 +5,52 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import dagster as dg
+from pydantic import create_model
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.component.named_functions import called
 from dagster_ckpt.integration.component.templates import render_all
 from dagster_ckpt.operators import agg
-from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.aggregates.registry import FUNCTIONS
 
 COUNT_ROWS = "count()"
 _FUNCTIONS: Mapping[str, Callable[..., Aggregation]] = {
-    str(each): getattr(agg, each) for each in Function if each is not Function.USER_DEFINED
+    name: spec.call for name, spec in FUNCTIONS.items() if spec.is_of_column
 }
-_OPTIONS = ("other", "by", "limit", "error", "q", "accuracy")
 
 
-def _of(function: str) -> Any:
-    """A column, for the aggregate of this name; its description is the one in Python."""
-    return dg.Resolver.default(description=inspect.getdoc(getattr(agg, function)))
+_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    "other": (str, "The second column of corr, covar_... and regr_... (there, x)."),
+    "by": (str, "The column that orders first, last and collect; else event time."),
+    "limit": (int, "The most values that collect keeps."),
+    "error": (float, "The relative standard error of approx_count_distinct."),
+    "q": (float, "That of percentile, percentile_disc and approx_quantile, from 0 to 1."),
+    "accuracy": (int, "The accuracy of approx_quantile, from 10 to 10000."),
+}
 
 
-class AggregateAttributes(dg.Model, dg.Resolvable):
-    """One aggregate: a function and its column, such as `avg: dep_delay`, and the options of that function."""
+def _attribute(type_: Any, description: str | None) -> Any:
+    return (Annotated[type_ | None, dg.Resolver.default(description=description)], None)
 
-    count: Annotated[str | None, _of("count")] = None
-    sum: Annotated[str | None, _of("sum")] = None
-    min: Annotated[str | None, _of("min")] = None
-    max: Annotated[str | None, _of("max")] = None
-    avg: Annotated[str | None, _of("avg")] = None
-    first: Annotated[str | list[str] | None, _of("first")] = None
-    last: Annotated[str | list[str] | None, _of("last")] = None
-    stddev: Annotated[str | None, _of("stddev")] = None
-    variance: Annotated[str | None, _of("variance")] = None
-    stddev_pop: Annotated[str | None, _of("stddev_pop")] = None
-    var_pop: Annotated[str | None, _of("var_pop")] = None
-    corr: Annotated[str | None, _of("corr")] = None
-    covar_pop: Annotated[str | None, _of("covar_pop")] = None
-    covar_samp: Annotated[str | None, _of("covar_samp")] = None
-    regr_slope: Annotated[str | None, _of("regr_slope")] = None
-    regr_intercept: Annotated[str | None, _of("regr_intercept")] = None
-    regr_r2: Annotated[str | None, _of("regr_r2")] = None
-    count_if: Annotated[str | None, _of("count_if")] = None
-    bool_and: Annotated[str | None, _of("bool_and")] = None
-    bool_or: Annotated[str | None, _of("bool_or")] = None
-    count_distinct: Annotated[str | None, _of("count_distinct")] = None
-    sum_distinct: Annotated[str | None, _of("sum_distinct")] = None
-    avg_distinct: Annotated[str | None, _of("avg_distinct")] = None
-    bit_and: Annotated[str | None, _of("bit_and")] = None
-    bit_or: Annotated[str | None, _of("bit_or")] = None
-    bit_xor: Annotated[str | None, _of("bit_xor")] = None
-    percentile: Annotated[str | None, _of("percentile")] = None
-    median: Annotated[str | None, _of("median")] = None
-    percentile_disc: Annotated[str | None, _of("percentile_disc")] = None
-    mode: Annotated[str | None, _of("mode")] = None
-    skewness: Annotated[str | None, _of("skewness")] = None
-    kurtosis: Annotated[str | None, _of("kurtosis")] = None
-    collect_list: Annotated[str | None, _of("collect_list")] = None
-    collect_set: Annotated[str | None, _of("collect_set")] = None
-    collect: Annotated[str | list[str] | None, _of("collect")] = None
-    approx_count_distinct: Annotated[str | None, _of("approx_count_distinct")] = None
-    approx_quantile: Annotated[str | None, _of("approx_quantile")] = None
-    other: Annotated[
-        str | None, dg.Resolver.default(description="The second column of corr, covar_... and regr_... (there, x).")
-    ] = None
-    by: Annotated[
-        str | None, dg.Resolver.default(description="The column that orders first, last and collect; else event time.")
-    ] = None
-    limit: Annotated[int | None, dg.Resolver.default(description="The most values that collect keeps.")] = None
-    error: Annotated[
-        float | None, dg.Resolver.default(description="The relative standard error of approx_count_distinct.")
-    ] = None
-    q: Annotated[
-        float | None,
-        dg.Resolver.default(description="That of percentile, percentile_disc and approx_quantile, from 0 to 1."),
-    ] = None
-    accuracy: Annotated[
-        int | None, dg.Resolver.default(description="The accuracy of approx_quantile, from 10 to 10000.")
-    ] = None
+
+def _column_of(call: Callable[..., Aggregation]) -> Any:
+    """The attribute of a function: its column, or several if it takes several. Its description is the one in Python."""
+    [takes, *_] = inspect.signature(call).parameters.values()
+    return _attribute(str if takes.annotation in (str, str | None) else str | list[str], inspect.getdoc(call))
+
+
+class _Attributes(dg.Model, dg.Resolvable):
+    pass
+
+
+AggregateAttributes = create_model(
+    "AggregateAttributes",
+    __base__=_Attributes,
+    __doc__="One aggregate: a function and its column, such as `avg: dep_delay`, and the options of that function.",
+    **{name: _column_of(call) for name, call in _FUNCTIONS.items()},
+    **{name: _attribute(*option) for name, option in _OPTIONS.items()},
+)
 
 
 def aggregation_of(name: str, given: Mapping[str, Any] | str) -> Aggregation:
@@ -99,9 +69,7 @@ def aggregation_of(name: str, given: Mapping[str, Any] | str) -> Aggregation:
     return made
 
 
-def _aggregations(
-    context: dg.ResolutionContext, given: Mapping[str, AggregateAttributes | str]
-) -> dict[str, Aggregation]:
+def _aggregations(context: dg.ResolutionContext, given: Mapping[str, _Attributes | str]) -> dict[str, Aggregation]:
     found = {}
     for name, each in given.items():
         values = each if isinstance(each, str) else each.model_dump(exclude_unset=True)

@@ -2,6 +2,9 @@
 
 Reading order
 
+    aggregation       an aggregate of a column as a value
+    spec              a function as one record
+    registry          all functions by name
     aggregate         the operator
     aggregate_checks  what an aggregate may be
     grouped_state     the accumulators of each key, window or session, as a table
@@ -12,7 +15,7 @@ Reading order
     best_values       the values of a column in their order, where rows are retracted
 
 Rooms
-    plans/            from a named aggregate to its accumulators and its output
+    functions/        the functions of `agg`, with their records
     bags/             accumulators of all values of a group, or all distinct ones
     kinds/            accumulators: what is kept in the row of a group
 """

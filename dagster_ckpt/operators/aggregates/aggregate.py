@@ -11,15 +11,14 @@ from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State, StateTable
-from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregates import aggregate_checks
+from dagster_ckpt.operators.aggregates.aggregation import Aggregation
 from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spelled
 from dagster_ckpt.operators.aggregates.kinds.bits import Bits
 from dagster_ckpt.operators.aggregates.kinds.counts import LAST_TIME, LastTime, PairCount, TrueCount, ValueCount
-from dagster_ckpt.operators.aggregates.plans.accumulator_plan import plan, plan_with_tables
-from dagster_ckpt.operators.aggregates.plans.aggregate_plan import Planner
-from dagster_ckpt.operators.aggregates.plans.updating_plan import plan_updating
+from dagster_ckpt.operators.aggregates.registry import plan, plan_updating, plan_with_tables
 from dagster_ckpt.operators.aggregates.side_tables import SideTable, side_tables_of
+from dagster_ckpt.operators.aggregates.spec import Planner
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
 from dagster_ckpt.lsm.table import Found
-from dagster_ckpt.operators.agg import Aggregation, GroupFunction
+from dagster_ckpt.operators.aggregates.aggregation import Aggregation, GroupFunction
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows
 from dagster_ckpt.operators.aggregates.kinds.counts import RowCount
-from dagster_ckpt.operators.aggregates.plans.accumulator_plan import plan
-from dagster_ckpt.operators.aggregates.plans.aggregate_plan import AggregatePlan, Planner
-from dagster_ckpt.operators.aggregates.since import planned_since
+from dagster_ckpt.operators.aggregates.registry import plan
+from dagster_ckpt.operators.aggregates.since import plan_since
+from dagster_ckpt.operators.aggregates.spec import AggregatePlan, Planner
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class GroupedState:
         `planner` chooses what is kept in the row of a group.
         """
         types = {field.name: field.type for field in schema}
-        plans = tuple(_planned(planner, name, one, types, event_time) for name, one in aggregations.items())
+        plans = tuple(_plan_one(planner, name, one, types, event_time) for name, one in aggregations.items())
         needed = (RowCount(), *(one for each in plans for one in each.accumulators), *also)
         named = [name for one in aggregations.values() for name in one.read]
         values = tuple(dict.fromkeys(name for name in (*named, event_time) if name is not None))
@@ -92,13 +92,13 @@ class GroupedState:
         return {name: column.take(row) for name, column in rows.items()}
 
 
-def _planned(
+def _plan_one(
     planner: Planner, name: str, one: Aggregation, types: Mapping[str, pa.DataType], event_time: str | None
 ) -> AggregatePlan:
     if one.since is None:
         return planner(name, one, types, event_time)
     # A table beside would be read for the keys of older rows too: all that it needs is in the row of the group.
-    return planned_since(plan(name, one, types, event_time), one.since)
+    return plan_since(plan(name, one, types, event_time), one.since)
 
 
 def columns_of(table: pa.Table) -> dict[str, pa.Array]:

@@ -5,15 +5,16 @@ have values from the key's first row since then on. So does the count of rows, w
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.aggregation import NOW
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.counts import RowCount
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator, SqlName
-from dagster_ckpt.operators.aggregates.plans.aggregate_plan import AggregatePlan
+from dagster_ckpt.operators.aggregates.spec import AggregatePlan
 from dagster_ckpt.operators.shared.arrays.nulls import known
 from dagster_ckpt.operators.shared.state_columns import ROWS
 from dagster_ckpt.protocol.transitions.later_columns import later
@@ -22,7 +23,7 @@ SINCE = b"dagster_ckpt.since"
 """In the metadata of an output column: the number of the epoch after which it begins."""
 
 
-def planned_since(plan: AggregatePlan, since: str | int) -> AggregatePlan:
+def plan_since(plan: AggregatePlan, since: str | int) -> AggregatePlan:
     """The aggregate of a plan, begun at `since`. It shares its state with none that begins at another time."""
     own = tuple(dict.fromkeys((RowCount(), *plan.accumulators)))
     names = [field.name for each in own for field in each.fields]
@@ -48,6 +49,11 @@ class Since:
 
     inner: Accumulator
     since: str | int
+
+    @property
+    def keeps(self) -> Keeps:
+        begun = self.since if self.since == NOW else f"epoch {self.since}"
+        return replace(self.inner.keeps, words=f"{self.inner.keeps.words} since {begun}")
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:

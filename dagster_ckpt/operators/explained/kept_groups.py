@@ -1,31 +1,15 @@
 """The state of aggregates, with and without windows."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dagster_ckpt.operators.agg import NOW
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
 from dagster_ckpt.operators.aggregates.bag_table import BagTable
-from dagster_ckpt.operators.aggregates.bags.bags import BagResult, RowBag
-from dagster_ckpt.operators.aggregates.bags.distinct import DistinctValues, NewAndGoneValues, NewValues
-from dagster_ckpt.operators.aggregates.bags.distinct_totals import OfNewValues
 from dagster_ckpt.operators.aggregates.best_values import BestValues
 from dagster_ckpt.operators.aggregates.distinct_table import DistinctTable
 from dagster_ckpt.operators.aggregates.grouped_state import GroupedState
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator
-from dagster_ckpt.operators.aggregates.kinds.bits import Bits
-from dagster_ckpt.operators.aggregates.kinds.collected import FirstValues
-from dagster_ckpt.operators.aggregates.kinds.counts import LastTime, PairCount, RowCount, TrueCount, ValueCount
-from dagster_ckpt.operators.aggregates.kinds.edge_rows import EdgeRow
-from dagster_ckpt.operators.aggregates.kinds.edges import Edge
-from dagster_ckpt.operators.aggregates.kinds.exact_sums import ExactSum
-from dagster_ckpt.operators.aggregates.kinds.extremes import Extreme
-from dagster_ckpt.operators.aggregates.kinds.moments import Moments
-from dagster_ckpt.operators.aggregates.kinds.settled import BestValue
-from dagster_ckpt.operators.aggregates.kinds.sketches import DistinctSketch, QuantileSketch
-from dagster_ckpt.operators.aggregates.kinds.sums import DecimalSum, FloatSum, IntegerSum, WideSum
+from dagster_ckpt.operators.aggregates.kinds.counts import LastTime
 from dagster_ckpt.operators.aggregates.side_tables import SideTable
-from dagster_ckpt.operators.aggregates.since import Since
 from dagster_ckpt.operators.explained.kept import (
     NUMBER_OF_KEYS,
     ONE_EPOCH,
@@ -47,32 +31,6 @@ from dagster_ckpt.operators.windows.session_state import OPEN
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import STARTS, WindowOfTable
 from dagster_ckpt.operators.windows.windowed_state import ENDS, WINDOWS
-
-_COUNTS, _SUMS = "counts", "sums"
-_WORDS: Mapping[type[Accumulator], str] = {
-    BagResult: "results over the values beside it",
-    BestValue: "the first or last of the values beside it",
-    Bits: "bits",
-    DecimalSum: _SUMS,
-    DistinctSketch: "a sketch of the distinct values",
-    Edge: "the first or last value",
-    EdgeRow: "the first or last row",
-    ExactSum: _SUMS,
-    Extreme: "the least or greatest value",
-    FloatSum: _SUMS,
-    IntegerSum: _SUMS,
-    LastTime: "the newest event time",
-    Moments: "means and squared deviations",
-    NewAndGoneValues: _COUNTS,
-    NewValues: _COUNTS,
-    PairCount: _COUNTS,
-    QuantileSketch: "a sketch of the values",
-    RowCount: _COUNTS,
-    TrueCount: _COUNTS,
-    ValueCount: _COUNTS,
-    WideSum: _SUMS,
-}
-"""What an accumulator keeps in the row of its group, in a number of bytes that does not grow with the rows."""
 
 
 def of_aggregate(operator: RunningAggregate, of: str) -> Iterator[Kept]:
@@ -131,41 +89,10 @@ def of_windows_of_table(operator: WindowOfTable, of: str) -> Iterator[Kept]:
 
 def _group(table: str, grouped: GroupedState, of: str, limit: Limit) -> Kept:
     """The table with a row for each group."""
-    kept = [one for one in grouped.accumulators if one != LastTime(None)]  # which is null
-    if any(_grows_within(one) for one in kept):
+    kept = [one.keeps for one in grouped.accumulators if one != LastTime(None)]  # which is null
+    if any(one.grows for one in kept):
         limit = replace(limit, text=f"{limit.text}; a row grows with its values")
-    return Kept(table, f"one row{for_each(of)}: {listed(list(dict.fromkeys(map(_word, kept))))}", limit)
-
-
-def _grows_within(accumulator: Accumulator) -> bool:
-    """Whether what it keeps in the row of a group grows with the rows of the group."""
-    if isinstance(accumulator, Since):
-        return _grows_within(accumulator.inner)
-    return isinstance(accumulator, DistinctValues) or (isinstance(accumulator, RowBag) and accumulator.limit is None)
-
-
-def _word(accumulator: Accumulator) -> str:
-    """What an accumulator keeps in the row of its group, and since when."""
-    if not isinstance(accumulator, Since):
-        return _own_word(accumulator)
-    begun = accumulator.since if accumulator.since == NOW else f"epoch {accumulator.since}"
-    return f"{_own_word(accumulator.inner)} since {begun}"
-
-
-def _own_word(accumulator: Accumulator) -> str:
-    match accumulator:
-        case OfNewValues():
-            return _own_word(accumulator.inner)
-        case FirstValues():
-            return f"the first {accumulator.limit} values of {accumulator.column}"
-        case RowBag(limit=None):
-            return f"all values of {', '.join(accumulator.columns)}"
-        case RowBag():
-            return f"the first {accumulator.limit} rows"
-        case DistinctValues():
-            return f"all distinct values of {accumulator.column}"
-        case _:
-            return _WORDS[type(accumulator)]
+    return Kept(table, f"one row{for_each(of)}: {listed(list(dict.fromkeys(one.words for one in kept)))}", limit)
 
 
 def _beside(side: SideTable, of: str, *, updating: bool) -> Iterable[Kept]:

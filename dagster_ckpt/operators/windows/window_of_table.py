@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
+from dagster_ckpt.operators.aggregates.aggregation import Aggregation
 from dagster_ckpt.operators.aggregates.grouped_state import aggregations_of
+from dagster_ckpt.operators.aggregates.registry import FUNCTIONS
 from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
@@ -37,7 +38,6 @@ COUNTERS = (WINDOWS_OPENED, WINDOWS_CLOSED)
 STARTS = "starts"
 """The timeline of the windows' starts, of windows that will be closed. A window may have lost its rows since."""
 
-_ORDERED = (Function.FIRST, Function.LAST, Function.COLLECT)
 _ROWS_MAX = 1 << 20
 """The rows to process at once; a row counts once for each window it is in."""
 _OF_INPUT = "_window_start"
@@ -220,7 +220,7 @@ class WindowOfTable:
 
 def _within(aggregation: Aggregation, event_time: str) -> Aggregation:
     """The aggregate as the groups compute it: in the order of the event time, if it has no other."""
-    by = event_time if aggregation.function in _ORDERED and aggregation.by is None else aggregation.by
+    by = event_time if "by" in FUNCTIONS[aggregation.function].options and aggregation.by is None else aggregation.by
     named = (aggregation.column, aggregation.other, by)
     column, other, by = (_OF_INPUT if name == WINDOW_START else name for name in named)
     columns = aggregation.columns and tuple(_OF_INPUT if name == WINDOW_START else name for name in aggregation.columns)

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregates import aggregate_checks
+from dagster_ckpt.operators.aggregates.aggregation import Aggregation
 from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spelled
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns
 from dagster_ckpt.operators.operator import StreamTable

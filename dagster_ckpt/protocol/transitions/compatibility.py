@@ -22,14 +22,13 @@ _BY_COLUMN = _OF_GROUPS | {"deduplicate"}
 _EXPIRING = frozenset({"aggregate", "deduplicate"})
 """Operators that compare a key's time with the watermark when it is due, not when it is put."""
 _EXPIRE_AFTER, _UPDATING = "expire_after_us", "updating"
-_IN_THE_ROW = frozenset({
-    "count", "sum", "avg", "count_if", "bool_and", "bool_or", "bit_xor", "stddev", "stddev_pop",
-    "variance", "var_pop", "corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2",
-    "approx_count_distinct", "approx_quantile",
+BESIDE = frozenset({
+    "count_distinct", "sum_distinct", "avg_distinct", "percentile", "median", "percentile_disc", "mode", "skewness",
+    "kurtosis", "collect_list", "collect_set", "user_defined",
 })  # fmt: skip
-"""Aggregates that keep nothing beside the row of a group."""
-_IN_THE_ROW_OF_APPENDED = _IN_THE_ROW | {"min", "max", "first", "last", "bit_and", "bit_or"}
-"""The same, where no row is retracted."""
+"""Aggregates that have a table beside the row of a group: a test compares them with the registry of `operators`."""
+BESIDE_WHERE_RETRACTED = BESIDE | {"min", "max", "first", "last", "bit_and", "bit_or", "collect"}
+"""The same, where rows are retracted."""
 _SKETCH = "approx_count_distinct"
 _MAIN_TABLES = frozenset({"groups", "expiries", "windows", "ends", "open"})
 _FORGETS = "union_all"
@@ -163,12 +162,12 @@ def _beside(before: Pipeline, after: Pipeline) -> Iterator[str]:
     tables = {table.name for step in (before, after) for table in step.tables if step.operator in _OF_GROUPS}
     if all(name in _MAIN_TABLES or name.startswith(_LATE) for name in tables):
         return
-    in_the_row = _IN_THE_ROW if before.parameters.get(_UPDATING) else _IN_THE_ROW_OF_APPENDED
+    beside = BESIDE_WHERE_RETRACTED if before.parameters.get(_UPDATING) else BESIDE
     was, now = (
         [
             {name: value for name, value in each.items() if name != "name"}
             for each in _aggregates(step)
-            if each["function"] not in in_the_row and each.get("since") is None
+            if each["function"] in beside and each.get("since") is None
         ]
         for step in (before, after)
     )

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
-from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
+from dagster_ckpt.operators.aggregates.aggregation import Aggregation
 from dagster_ckpt.operators.aggregates.grouped_state import code_of
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
@@ -804,5 +804,5 @@ def _check_some(aggregations: Mapping[str, Aggregation]) -> None:
 def _compared_by(aggregations: Mapping[str, object]) -> tuple[str, ...]:
     """The columns whose values are compared. A count compares none."""
     named = [one for one in aggregations.values() if isinstance(one, Aggregation)]  # the others are refused later
-    valued = [one for one in named if one.function is not Function.COUNT]
+    valued = [one for one in named if one.function != "count"]
     return tuple(name for one in valued for name in one.read)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators import agg
+from dagster_ckpt.operators import AggregateSpec, agg, spark_function
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.query_plan import each_of
@@ -43,17 +43,15 @@ def call_of(catalyst: Catalyst, call: Expression) -> Call:
     name = catalyst.kind(function)
     if name == "Count":
         return _count(catalyst, function, where, distinct=bool(call.isDistinct()))
-    if call.isDistinct() and name not in (*_OF_DISTINCT, *_IDEMPOTENT):
+    plain = spark_function(name, of_booleans=_is_boolean(function.children().head()), distinct=bool(call.isDistinct()))
+    if call.isDistinct() and plain is None:
         raise _refused(call, "DISTINCT is for count, sum, avg, collect_list and listagg")
     if name in _OF_STRUCTS and not call.isDistinct() and _is_flat_struct(function.children().head()):
         made = _OF_STRUCTS[name](catalyst, function)
-    elif name in _OF_ONE:
-        made = _of_one(_OF_DISTINCT.get(name, _OF_ONE[name]) if call.isDistinct() else _OF_ONE[name], function)
-    elif name in _OF_TWO:
-        make, [one, other] = _OF_TWO[name], each_of(function.children())
-        made = Call([one, other], lambda names: [make(names[0], names[1])])
     elif name in _OTHERS:
         made = _OTHERS[name](catalyst, call)
+    elif plain is not None:
+        made = _plain(plain, function)
     else:
         raise _refused(call, _INSTEAD.get(name, _ELSE))
     if name in _OF_TEXTS and _is_nested(made.arguments[0]) and has_exact_text(made.arguments[0].dataType()):
@@ -87,11 +85,14 @@ def _count(catalyst: Catalyst, function: Expression, where: Expression | None, *
     return Call([catalyst.all_of(conditions)], lambda names: [agg.count_if(names[0])])
 
 
-def _of_one(make: Callable[[str], Aggregation], function: Expression) -> Call:
-    [argument, *_] = each_of(function.children())
-    if str(argument.dataType().typeName()) == "boolean":
-        make = _OF_BOOLEANS.get(make, make)
-    return Call([argument], lambda names: [make(names[0])])
+def _is_boolean(value: Expression) -> bool:
+    return str(value.dataType().typeName()) == "boolean"
+
+
+def _plain(spec: AggregateSpec, function: Expression) -> Call:
+    """The function of the same columns."""
+    arguments = list(each_of(function.children()))[: 1 + ("other" in spec.options)]
+    return Call(arguments, lambda names: [spec.call(*names)])
 
 
 def _list(catalyst: Catalyst, call: Expression) -> Call:
@@ -284,7 +285,8 @@ def _mode(catalyst: Catalyst, call: Expression) -> Call:
     # Spark's reverse order is that of the least of several.
     if catalyst.optional(call.aggregateFunction().reverseOpt()) is False:
         raise _refused(call, "of several values it gives the least: leave DESC out")
-    return _of_one(agg.mode, call.aggregateFunction())
+    [argument, *_] = each_of(call.aggregateFunction().children())
+    return Call([argument], lambda names: [agg.mode(names[0])])
 
 
 def _pivot(catalyst: Catalyst, call: Expression) -> Call:
@@ -315,43 +317,6 @@ def _times_count(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Expres
     return made
 
 
-_OF_ONE: Mapping[str, Callable[[str], Aggregation]] = {
-    "Sum": agg.sum,
-    "Average": agg.avg,
-    "Min": agg.min,
-    "Max": agg.max,
-    "First": agg.min,
-    "Last": agg.max,
-    "AnyValue": agg.min,
-    "StddevSamp": agg.stddev,
-    "StddevPop": agg.stddev_pop,
-    "VarianceSamp": agg.variance,
-    "VariancePop": agg.var_pop,
-    "Skewness": agg.skewness,
-    "Kurtosis": agg.kurtosis,
-    "BitAndAgg": agg.bit_and,
-    "BitOrAgg": agg.bit_or,
-    "BitXorAgg": agg.bit_xor,
-    "HyperLogLogPlusPlus": agg.count_distinct,
-}
-"""By the name of Spark's class. Which row is the first or the last of a group SQL leaves open: any value will do.
-
-An exact number of distinct values is within the error that is asked for.
-"""
-_OF_BOOLEANS: Mapping[Callable[[str], Aggregation], Callable[[str], Aggregation]] = {
-    agg.min: agg.bool_and,
-    agg.max: agg.bool_or,
-}
-"""False is before true, so these are the same, and two counts are less than each value."""
-_OF_DISTINCT: Mapping[str, Callable[[str], Aggregation]] = {"Sum": agg.sum_distinct, "Average": agg.avg_distinct}
-_OF_TWO: Mapping[str, Callable[[str, str], Aggregation]] = {
-    "Corr": agg.corr,
-    "CovPopulation": agg.covar_pop,
-    "CovSample": agg.covar_samp,
-    "RegrSlope": agg.regr_slope,
-    "RegrIntercept": agg.regr_intercept,
-    "RegrR2": agg.regr_r2,
-}
 _OTHERS: Mapping[str, Callable[[Catalyst, Expression], Call]] = {
     "ApproximatePercentile": _percentiles(agg.percentile_disc),
     "CollectList": _list,
@@ -374,23 +339,11 @@ _OF_STRUCTS: Mapping[str, Callable[[Catalyst, Expression], Call]] = {
     "MinBy": _struct_by(agg.first),
 }
 """Those that take structs, whose fields are columns of the engine's aggregate."""
+OWN = {*_OTHERS, *_OF_STRUCTS}
+"""The classes of Spark's aggregates that have code of their own here."""
 _LISTS = ("CollectList", "CollectSet")
 _OF_TEXTS = (*_LISTS, "First", "Last", "AnyValue", "MaxBy", "MinBy")
 """Those that return values as they are, in no order of theirs."""
-_IDEMPOTENT = (
-    "Min",
-    "Max",
-    "First",
-    "Last",
-    "AnyValue",
-    "BitAndAgg",
-    "BitOrAgg",
-    "CollectList",
-    "CollectSet",
-    "HyperLogLogPlusPlus",
-    "ListAgg",
-)
-"""Functions that can be of distinct values: it makes no difference to most how often a value is there."""
 _SKETCH = "a sketch cannot forget a value: use count(DISTINCT x), or approx_count_distinct, which is exact here"
 _INSTEAD: Mapping[str, str] = {
     "HistogramNumeric": "count the rows of each bucket: GROUP BY floor(x / width)",

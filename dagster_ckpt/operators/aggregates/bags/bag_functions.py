@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import flat, taken
-from dagster_ckpt.operators.agg import GroupFunction
+from dagster_ckpt.operators.aggregates.aggregation import GroupFunction
 from dagster_ckpt.operators.aggregates.bags.bags import BagFunction, Bags
 from dagster_ckpt.operators.aggregates.kinds.edge_rows import struct_of
 from dagster_ckpt.operators.aggregates.kinds.moments import Doubles

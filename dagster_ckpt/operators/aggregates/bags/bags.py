@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Positions, joined, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null, groups_of, lists_of, values_of
 from dagster_ckpt.operators.shared.arrays.nulls import known
 from dagster_ckpt.operators.shared.arrays.value_order import ordered
@@ -96,6 +97,12 @@ class RowBag:
     limit: int | None = None
 
     @property
+    def keeps(self) -> Keeps:
+        if self.limit is not None:
+            return Keeps(f"the first {self.limit} rows")
+        return Keeps(f"all values of {', '.join(self.columns)}", grows=True)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Its state columns: a list of each column, then the counts."""
         bag = f"_bag({json.dumps([self.columns, self.required, self.limit])}"
@@ -148,6 +155,8 @@ class BagResult:
     function: BagFunction = field(compare=False)  # the name says which
     required: int
     empty: pa.Scalar | None = None
+
+    keeps: ClassVar[Keeps] = Keeps("results over the values beside it")
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:

@@ -1,12 +1,13 @@
 """The distinct values of a column, exactly: kept in a list, or counted as they are found to be new."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import COUNTS, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.counts import added
 from dagster_ckpt.operators.shared.arrays.lists import alike, groups_of, lists_of, values_of
 from dagster_ckpt.operators.shared.arrays.nulls import known
@@ -22,6 +23,10 @@ class DistinctValues:
 
     column: str
     type: pa.DataType
+
+    @property
+    def keeps(self) -> Keeps:
+        return Keeps(f"all distinct values of {self.column}", grows=True)
 
     @property
     def name(self) -> str:
@@ -47,6 +52,8 @@ class MarkedValues:
     """The number of rows with a mark, the boolean column `found`."""
 
     column: str
+
+    keeps: ClassVar[Keeps] = COUNTS
 
     @property
     def found(self) -> str:

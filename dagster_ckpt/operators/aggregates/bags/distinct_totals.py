@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import joined
 from dagster_ckpt.operators.aggregates.bags.distinct import DistinctValues, MarkedValues
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import groups_of, values_of
 
 
@@ -24,6 +24,10 @@ class OfNewValues:
 
     inner: Accumulator
     marks: MarkedValues
+
+    @property
+    def keeps(self) -> Keeps:
+        return self.inner.keeps
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:

@@ -28,6 +28,17 @@ class GroupedRows:
         return np.repeat(np.arange(len(self.starts)), self.sizes)
 
 
+@dataclass(frozen=True, slots=True)
+class Keeps:
+    """What an accumulator keeps in the row of a group, in words; whether that `grows` with the rows of the group."""
+
+    words: str
+    grows: bool = False
+
+
+COUNTS, SUMS = Keeps("counts"), Keeps("sums")
+
+
 class Accumulator(Protocol):
     """A part of the state: pure, and independent of how the rows are batched.
 
@@ -39,6 +50,11 @@ class Accumulator(Protocol):
     @property
     def fields(self) -> tuple[pa.Field, ...]:
         """Its state columns. Equal accumulators of several aggregates are kept once."""
+        ...
+
+    @property
+    def keeps(self) -> Keeps:
+        """What `explain` says of it."""
         ...
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike, groups_of, lists_of, values_of
 from dagster_ckpt.operators.shared.arrays.nulls import known
 from dagster_ckpt.operators.shared.arrays.value_order import ordered
@@ -25,6 +25,10 @@ class FirstValues:
     by: str
     by_type: pa.DataType
     limit: int
+
+    @property
+    def keeps(self) -> Keeps:
+        return Keeps(f"the first {self.limit} values of {self.column}")
 
     @property
     def names(self) -> tuple[str, str]:

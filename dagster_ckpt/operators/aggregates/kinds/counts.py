@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import mask_of
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import COUNTS, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import filled, known
 from dagster_ckpt.operators.shared.state_columns import ROWS
@@ -19,6 +20,8 @@ LAST_TIME = "_last_time"
 @dataclass(frozen=True)
 class RowCount:
     """The rows of a key: `_rows`. Every aggregate keeps it: after retractions it shows when a key has no rows left."""
+
+    keeps: ClassVar[Keeps] = COUNTS
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -42,6 +45,8 @@ class ValueCount:
     """The rows of a key that have a value in one column: divides totals into means, and distinguishes null from 0."""
 
     column: str
+
+    keeps: ClassVar[Keeps] = COUNTS
 
     @property
     def name(self) -> str:
@@ -74,6 +79,8 @@ class PairCount:
 
     columns: tuple[str, str]
 
+    keeps: ClassVar[Keeps] = COUNTS
+
     @property
     def name(self) -> str:
         """Its state column."""
@@ -96,6 +103,8 @@ class TrueCount:
     """The rows of a key in which a boolean column is true."""
 
     column: str
+
+    keeps: ClassVar[Keeps] = COUNTS
 
     @property
     def name(self) -> str:
@@ -125,6 +134,8 @@ class LastTime:
     """The greatest event time of a key; null without an event-time column. Used by a time to live."""
 
     column: str | None
+
+    keeps: ClassVar[Keeps] = Keeps("the newest event time")
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, joined, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null
 from dagster_ckpt.operators.shared.arrays.nulls import known
 from dagster_ckpt.operators.shared.arrays.value_order import End
@@ -29,6 +30,8 @@ class EdgeRow:
     by: str
     by_type: pa.DataType
     end: End
+
+    keeps: ClassVar[Keeps] = Keeps("the first or last row")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,13 +1,14 @@
 """First and last: the value of the row with the least or greatest value of another column."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Positions
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.extremes import furthest_codes
 from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
 from dagster_ckpt.operators.shared.arrays.value_order import End, one_zero, ordered, precedes
@@ -25,6 +26,8 @@ class Edge:
     by: str
     by_type: pa.DataType
     end: End
+
+    keeps: ClassVar[Keeps] = Keeps("the first or last value")
 
     @property
     def names(self) -> tuple[str, str]:

@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import SUMS, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.counts import PairCount
 from dagster_ckpt.operators.shared.arrays import exact_numbers
 from dagster_ckpt.operators.shared.arrays.exact_numbers import EXACT, Doubles, Whole
@@ -25,6 +26,8 @@ class ExactSum:
 
     factors: tuple[str, ...]
     beside: tuple[str, ...] = ()
+
+    keeps: ClassVar[Keeps] = SUMS
 
     @property
     def name(self) -> str:

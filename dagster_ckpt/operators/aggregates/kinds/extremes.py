@@ -1,13 +1,14 @@
 """The least and the greatest value of a column, and the row that has it."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
 from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, LEAST, End, one_zero, ordered, precedes
@@ -20,6 +21,8 @@ class Extreme:
     column: str
     type: pa.DataType
     end: End
+
+    keeps: ClassVar[Keeps] = Keeps("the least or greatest value")
 
     @property
     def name(self) -> str:

@@ -1,13 +1,14 @@
 """Mean and variance, kept so that two parts can be merged without loss."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.counts import ValueCount
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import filled, known
@@ -24,6 +25,8 @@ class Moments:
     """
 
     column: str
+
+    keeps: ClassVar[Keeps] = Keeps("means and squared deviations")
 
     @property
     def names(self) -> tuple[str, str]:

@@ -1,10 +1,11 @@
 """State columns that are known only once all rows of an epoch are: a table beside the row of the group gives them."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.value_order import End
 
 
@@ -22,6 +23,8 @@ class BestValue:
     type: pa.DataType
     end: End
     row: bool = False
+
+    keeps: ClassVar[Keeps] = Keeps("the first or last of the values beside it")
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.columns import Mask, Positions, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.nulls import known
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 
@@ -44,6 +44,8 @@ class DistinctSketch:
 
     column: str
     lg_k: int
+
+    keeps: ClassVar[Keeps] = Keeps("a sketch of the distinct values")
 
     @classmethod
     def within(cls, column: str, error: float) -> "DistinctSketch":
@@ -112,6 +114,8 @@ class QuantileSketch:
 
     column: str
     k: int
+
+    keeps: ClassVar[Keeps] = Keeps("a sketch of the values")
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.halves import HALF, HALF_BITS, half_names, total_name
 from dagster_ckpt.lsm.columns import Positions
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows
+from dagster_ckpt.operators.aggregates.kinds.accumulator import SUMS, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import filled
 
@@ -34,6 +35,8 @@ class _Sum:
 @dataclass(frozen=True)
 class IntegerSum(_Sum):
     """The total of an integer column as one int64; 0 where there is no value. `OverflowError` where it does not fit."""
+
+    keeps: ClassVar[Keeps] = SUMS
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -76,6 +79,8 @@ class WideSum:
 
     column: str
 
+    keeps: ClassVar[Keeps] = SUMS
+
     @property
     def names(self) -> tuple[str, str]:
         """Its state columns: high and low."""
@@ -109,6 +114,8 @@ class FloatSum(_Sum):
     NaN and infinities count as in IEEE 754.
     """
 
+    keeps: ClassVar[Keeps] = SUMS
+
     @property
     def fields(self) -> tuple[pa.Field, ...]:
         return (pa.field(self.name, pa.float64(), nullable=False),)
@@ -135,6 +142,8 @@ class DecimalSum(_Sum):
     """The exact total of a decimal column; 0 where there is no value. `OverflowError` where it has too many digits."""
 
     type: pa.Decimal128Type
+
+    keeps: ClassVar[Keeps] = SUMS
 
     @property
     def total(self) -> pa.Decimal128Type:

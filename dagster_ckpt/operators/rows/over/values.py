@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, joined, taken
+from dagster_ckpt.operators.aggregates.functions import results
 from dagster_ckpt.operators.aggregates.kinds.sums import decimal_total_type
-from dagster_ckpt.operators.aggregates.plans import output_columns
 from dagster_ckpt.operators.over import Function, Over
 from dagster_ckpt.operators.rows.over import exact_totals
 from dagster_ckpt.operators.rows.over.elements import DENSE, NONE, RANK, ROWS, Elements
@@ -37,7 +37,7 @@ def _total_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _mean_type(type_: pa.DataType) -> pa.DataType:
-    return output_columns.decimal_mean_type(type_) if pa.types.is_decimal(type_) else pa.float64()
+    return results.decimal_mean_type(type_) if pa.types.is_decimal(type_) else pa.float64()
 
 
 _TYPES_OF: Mapping[Function, Callable[[pa.DataType], pa.DataType]] = {
@@ -201,15 +201,15 @@ class Value:
             except pa.ArrowInvalid as error:
                 raise self._does_not_fit(type_) from error
             if is_sum:
-                return output_columns.null_if_none(total, n)
-            return output_columns.decimal_mean(total, n, self.output.type)
+                return results.null_if_none(total, n)
+            return results.decimal_mean(total, n, self.output.type)
         if is_sum and not pa.types.is_floating(self.type):
             numbers, fit = exact_totals.as_integers(totals)
             if not fit.all():
                 raise self._does_not_fit("bigint")
-            return output_columns.null_if_none(pa.array(numbers), n)
+            return results.null_if_none(pa.array(numbers), n)
         doubles = pa.array(exact_totals.as_doubles(totals, of_floats=pa.types.is_floating(self.type)))
-        return output_columns.null_if_none(doubles, n) if is_sum else output_columns.mean(doubles, n)
+        return results.null_if_none(doubles, n) if is_sum else results.mean(doubles, n)
 
     def _does_not_fit(self, type_: object) -> OverflowError:
         return OverflowError(

@@ -9,11 +9,10 @@ import pytest
 from pyspark.sql import DataFrame
 
 from dagster_ckpt import InvalidPipelineError, Stream, agg, hopping, over, session, tumbling
-from dagster_ckpt.integration.component.aggregates import AggregateAttributes, aggregation_of
+from dagster_ckpt.integration.component.aggregates import aggregation_of
 from dagster_ckpt.integration.component.over_functions import OverAttributes, function_of
 from dagster_ckpt.integration.component.steps import Step, apply_steps, check_steps
 from dagster_ckpt.integration.component.streaming_component import StreamingComponent
-from dagster_ckpt.operators.agg import Aggregation, Function
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.runtime.declared.step_parts import StepInput
 from dagster_ckpt.runtime.declared.stream import UnreadFrame
@@ -213,19 +212,6 @@ def test_a_step_makes_the_pipeline_of_its_method(text: str, stream: Stream) -> N
 def test_a_watermark_has_its_column_delay_and_idle_time() -> None:
     [step] = steps_of("- with_watermark: {column: at, delay: 1 hour, idle_after: 5 minutes}")
     assert apply_steps(rows(), [step]).event_time == TIMED.event_time
-
-
-@pytest.mark.parametrize("function", sorted(set(Function) - {Function.USER_DEFINED}))
-def test_every_aggregate_has_its_function(function: Function) -> None:
-    of_q = {"q": 0.5}
-    required: dict[str, dict[str, Any]] = {"collect": {"limit": 3}}
-    required |= dict.fromkeys(("approx_quantile", "percentile", "percentile_disc"), of_q)
-    of_two = function == "corr" or function.startswith(("covar_", "regr_"))
-    options = {"other": "price"} if of_two else required.get(function, {})
-    made = aggregation_of("made", {str(function): "amount", **options})
-    assert made == getattr(agg, function)("amount", **options)
-    assert isinstance(made, Aggregation)
-    assert function in AggregateAttributes.model_fields
 
 
 @pytest.mark.parametrize(

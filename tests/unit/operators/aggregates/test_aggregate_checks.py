@@ -38,8 +38,8 @@ SCHEMA = pa.schema(
             agg.approx_quantile("x", 0.5, accuracy=5),
             "a whole number from 10 to 10000. aggregate=n, column=x, accuracy=5",
         ),
-        (Aggregation(agg.Function.COLLECT, "x", "k"), "limit=None"),
-        (Aggregation(agg.Function.APPROX_QUANTILE), "only count() goes without a column"),
+        (Aggregation("collect", "x", "k"), "limit=None"),
+        (Aggregation("approx_quantile"), "only count() goes without a column"),
     ],
 )
 def test_an_aggregate_that_cannot_work(aggregation: Aggregation, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

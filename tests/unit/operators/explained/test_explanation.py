@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.operators import RunningAggregate
-from dagster_ckpt.operators.agg import Function
+from dagster_ckpt.operators.aggregates.registry import FUNCTIONS
 from dagster_ckpt.operators.explained.explanation import ExplainedInput, ExplainedStep, explained
 from dagster_ckpt.operators.explained.kept import Bound
 from dagster_ckpt.operators.registry import NAMES, as_last_step
@@ -183,11 +183,11 @@ def test_the_best_rows_have_all_others_behind_them_only_where_rows_go() -> None:
 def test_what_a_group_keeps_has_words_for_every_function(name: str) -> None:
     one, source = EVERY[name], InputSpec((), ROWS.schema)
     operators = [RunningAggregate.build(K, {name: one}, source, "at")]
-    if one.function is not Function.USER_DEFINED:
+    if one.function != "user_defined":
         operators.append(RunningAggregate.build(K, {name: one}, source, "at", HOUR))
-    if not name.startswith("about"):
+    if FUNCTIONS[one.function].irreversible is None:
         changes = InputSpec((), ROWS.schema.append(pa.field(CHANGE_TYPE, pa.string())))
-        by = "at" if one.function in (Function.FIRST, Function.LAST, Function.COLLECT) else one.by
+        by = "at" if "by" in FUNCTIONS[one.function].options else one.by
         operators.append(RunningAggregate.build(K, {name: replace(one, by=by)}, changes, updating=True))
     for operator in operators:
         [step] = explained(operator.pipeline).steps
@@ -249,7 +249,7 @@ def test_the_text_has_a_block_for_each_step() -> None:
 @pytest.mark.parametrize("since", ["now", 41])
 @pytest.mark.parametrize("name", HERE)
 def test_an_aggregate_that_begins_later_says_so(name: str, since: str | int) -> None:
-    if EVERY[name].function is Function.USER_DEFINED:
+    if EVERY[name].function == "user_defined":
         return
     later = replace(EVERY[name], since=since)
     [step] = explained(RunningAggregate.build(K, {"later": later}, InputSpec((), ROWS.schema), "at").pipeline).steps

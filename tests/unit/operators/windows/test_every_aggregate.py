@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.operators.agg import Aggregation, Function
+from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping, Session, Tumbling, Window
 from tests.unit.operators.keyed_streams import Row, rows_of
 from tests.unit.operators.streams import Streamed, build
@@ -71,7 +71,7 @@ def near(value: object) -> object:
 
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("window", [Tumbling(20, 3), Hopping(20, 8), Session(4)], ids=str)
-@pytest.mark.parametrize("name", [name for name in HERE if EVERY[name].function is not Function.USER_DEFINED])
+@pytest.mark.parametrize("name", [name for name in HERE if EVERY[name].function != "user_defined"])
 def test_every_aggregate_in_every_window(name: str, window: Window, early: bool) -> None:
     stream = Stream(windowed(window, {name: EVERY[name]}, SCHEMA, early=early), delay_us=1_000)
     table = pa.Table.from_pylist(INPUT, schema=SCHEMA)

@@ -9,7 +9,7 @@ import pytest
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.aggregates.bags.distinct import DistinctValues
-from dagster_ckpt.operators.aggregates.plans.accumulator_plan import plan
+from dagster_ckpt.operators.aggregates.registry import plan
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, TIME, Stream
 

@@ -44,7 +44,7 @@ ROWS = {"rows": agg.count()}
         (("_sum(delay)",), {"x": agg.sum("delay")}, None, "rename the key before key_by. key=_sum(delay)"),
         (("carrier",), {}, None, "aggregates=()"),
         (("carrier",), {"x": "sum"}, None, "write an aggregate as agg.sum('column'). aggregate=x, got='sum'"),
-        (("carrier",), {"x": Aggregation(agg.Function.SUM)}, None, "only count() goes without a column. aggregate=x"),
+        (("carrier",), {"x": Aggregation("sum")}, None, "only count() goes without a column. aggregate=x"),
         (("carrier",), {"_x": agg.count()}, None, "begins with _ is the engine's own: choose another. aggregate=_x"),
         (("carrier",), {"": agg.count()}, None, "aggregate="),
         (

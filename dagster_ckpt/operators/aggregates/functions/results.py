@@ -1,14 +1,25 @@
 """Output columns from state columns. `count` is the number of values; where it is 0 the result is null."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns
 from dagster_ckpt.operators.aggregates.kinds.sums import DECIMAL_DIGITS_MAX
+from dagster_ckpt.operators.aggregates.spec import AggregatePlan
 from dagster_ckpt.operators.shared.arrays.nulls import or_null
 
+OfTotal = Callable[[pa.Array, pa.Array], pa.Array]
+"""From a total and the number of values."""
 _MEAN_DIGITS = 4
 """The digits that Spark adds to the precision and the scale of a decimal column for its mean."""
+
+
+def count_plan(name: str, accumulator: Accumulator, result: Callable[[Columns], pa.Array]) -> AggregatePlan:
+    """The plan of a number that is never null."""
+    return AggregatePlan(pa.field(name, pa.int64(), nullable=False), (accumulator,), result)
 
 
 def null_if_none(column: pa.Array, count: pa.Array) -> pa.Array:
