@@ -1,10 +1,13 @@
 """Which columns of what a stream reads Spark makes the columns of each step's inputs from, as its plans say."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+from pyspark.sql import SparkSession
 
 from dagster_ckpt.operators.column_lineage import Work
-from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, kind_of, leaves, plan_of
+from dagster_ckpt.runtime.catalyst.query_plan import leaves, plan_of
+from dagster_ckpt.runtime.catalyst.reader import read
+from dagster_ckpt.runtime.catalyst.values import Expression, Generate, Java, Node, Projection
 from dagster_ckpt.runtime.declared.stream import Stream
 
 _BY_COLUMN = {
@@ -34,53 +37,54 @@ def work_of_inputs(stream: Stream) -> tuple[tuple[Work, ...], ...]:
 
 
 def _work_of(stream: Stream) -> Work:
+    session = stream.frame.sparkSession
     if stream.earlier is not None:
-        return _columns_read(plan_of(stream.frame), plan_of(stream.earlier.changes))
+        return _columns_read(session, plan_of(stream.frame), plan_of(stream.earlier.changes))
     if stream.upstream is None:
         return None
     plan = plan_of(stream.frame)
     relations = [leaf.relation for leaf in leaves(plan)]
-    return _columns_read(plan, relations[0]) if len(relations) == 1 else {}
+    return _columns_read(session, plan, relations[0]) if len(relations) == 1 else {}
 
 
-def _columns_read(plan: Any, base: Any) -> Mapping[str, tuple[str, ...]]:
+def _columns_read(session: SparkSession, plan: Java, base: Java) -> Mapping[str, tuple[str, ...]]:
     """For each column of the plan the columns of its node `base` that it is computed from, where that is known."""
-    found = _origins(plan, base)
+    node = read(session, plan)
+    found = _origins(node, read(session, base))
     if found is None:
         return {}
     # The first of a name, as the tasks read it.
-    columns = reversed(columns_of(plan.output()))
-    return {name: found[number] for name, number in columns if number in found}
+    return {name: found[number] for name, number in reversed(node.output) if number in found}
 
 
-def _origins(node: Any, base: Any) -> _Origins | None:
+def _origins(node: Node, base: Node) -> _Origins | None:
     """The origins of all columns of a plan. None: it does not read the base."""
-    if node.fastEquals(base):
-        return {number: (name,) for name, number in columns_of(node.output())}
-    children = list(each_of(node.children()))
-    if not children:
-        return {} if node.sameResult(base) else None  # the base once more, under other numbers
-    below = [_origins(child, base) for child in children]
+    if (node.kind, node.output) == (base.kind, base.output) and node.java.fastEquals(base.java):
+        return {number: (name,) for name, number in node.output}
+    if not node.children:
+        return {} if node.java.sameResult(base.java) else None  # the base once more, under other numbers
+    below = [_origins(child, base) for child in node.children]
     if all(each is None for each in below):
         return None
-    if kind_of(node) not in _BY_COLUMN:
+    if node.kind not in _BY_COLUMN:
         return {}
     found = _Origins()
-    for child, its in zip(children, below, strict=True):
-        numbers = [number for _, number in columns_of(child.output())]
-        found.update(dict.fromkeys(numbers, ()) if its is None else its)
+    for child, its in zip(node.children, below, strict=True):
+        found.update(dict.fromkeys((number for _, number in child.output), ()) if its is None else its)
     for number, expression in _computed(node):
-        read = [number for _, number in columns_of(expression.references().toSeq())]
-        if all(each in found for each in read):
-            found[number] = tuple(sorted({name for each in read for name in found[each]}))
+        columns = [part.number for part in expression.parts() if part.kind == "AttributeReference"]
+        if all(each in found for each in columns):
+            found[number] = tuple(sorted({name for each in columns if each is not None for name in found[each]}))
     return found
 
 
-def _computed(node: Any) -> Iterator[tuple[int, Any]]:
+def _computed(node: Node) -> Iterator[tuple[int, Expression]]:
     """The columns that a node adds, by Spark's number of each, and the expression that it is computed by."""
-    if kind_of(node) == "Project":
-        for each in each_of(node.projectList()):
-            yield column_number(each), each
-    elif kind_of(node) == "Generate":
-        for each in each_of(node.generatorOutput()):
-            yield column_number(each), node.generator()
+    match node:
+        case Projection(columns=columns):
+            pairs = ((each, each) for each in columns)
+        case Generate(generator=generator, made=made):
+            pairs = ((each, generator) for each in made)
+        case _:
+            return
+    yield from ((each.number, value) for each, value in pairs if each.number is not None)
