@@ -7,7 +7,7 @@ the place.
 import dataclasses
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -46,35 +46,35 @@ class Codec(Generic[T]):
 class Record(Generic[T]):
     """A dataclass and the codec of each of its fields.
 
-    `added` has the fields that older releases did not write, and the JSON to read in place of each. Those that are
-    `sparse` this release does not write either where they have that value: an older release reads what has no need of
-    them. In `columns` these are columns that have that value in every record.
+    `absent` has the fields that are left out where they have this value, as JSON: so a later release can add a field,
+    and an older one still reads what has no need of it. In `columns` these are columns that have that value in every
+    record. A field that a reader does not know must be understood, unless its name begins with an underscore: such a
+    field is advice, which a reader skips.
 
     What is read takes room in proportion to its text, whatever its numbers say: a count is that of values in the text.
     """
 
     type: type[T]
     fields: Mapping[str, Codec[Any]]
-    added: Mapping[str, Json] = field(default_factory=dict)
-    sparse: Collection[str] = ()
+    absent: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [field.name for field in dataclasses.fields(self.type)]  # type: ignore[arg-type]
         assert names == list(self.fields), f"each field needs its codec, in order. type={self.type.__name__}"
-        assert self.added.keys() <= self.fields.keys(), f"only a field can be absent. type={self.type.__name__}"
-        assert set(self.sparse) <= self.added.keys(), f"an absent field has a value. type={self.type.__name__}"
+        assert self.absent.keys() <= self.fields.keys(), f"only a field can be absent. type={self.type.__name__}"
 
     def codec(self) -> Codec[T]:
-        """One value: an object with exactly these fields; those in `added` may be absent."""
+        """One value: an object with these fields; those in `absent` may be left out."""
         writers = [(name, codec.encode) for name, codec in self.fields.items()]
         readers = [(name, codec.decode) for name, codec in self.fields.items()]
+        absent = self.absent
 
         def encode(value: T) -> Json:
             written = {name: write(getattr(value, name)) for name, write in writers}
-            return {name: json for name, json in written.items() if name not in self.sparse or json != self.added[name]}
+            return {name: json for name, json in written.items() if name not in absent or json != absent[name]}
 
         def decode(value: Json) -> T:
-            fields, values = _exactly(self.fields, {**self.added, **_expect(dict, value)}), []
+            fields, values = _exactly(self.fields, {**absent, **_expect(dict, value)}), []
             for name, read in readers:
                 try:
                     values.append(read(fields[name]))
@@ -94,7 +94,7 @@ class Record(Generic[T]):
 
         More than `values_max` values cannot be read.
         """
-        absent: dict[str, Sequence[Json]] = {name: ([], {"all": self.added[name]}) for name in self.sparse}
+        absent: dict[str, Sequence[Json]] = {name: ([], {"all": json}) for name, json in self.absent.items()}
 
         def encode(values: tuple[T, ...]) -> Json:
             columns = {name: _column(codec, name, values) for name, codec in self.fields.items()}
@@ -115,8 +115,8 @@ class Record(Generic[T]):
 
     def _columns_of(self, value: Json) -> tuple[dict[str, Json], int]:
         """The columns that were written, with those that may be absent, and how many values each has."""
-        added = {name: {"all": json} for name, json in self.added.items()}
-        fields = _exactly({"count": COUNT, **self.fields}, {**added, **_expect(dict, value)})
+        absent = {name: {"all": json} for name, json in self.absent.items()}
+        fields = _exactly({"count": COUNT, **self.fields}, {**absent, **_expect(dict, value)})
         count = _decoded("count", COUNT, fields["count"])
         if count > _ALIKE_MAX and all(type(fields[name]) is dict for name in self.fields):
             raise ValueError(f"count: {count} values, of which none is written out")
@@ -233,13 +233,19 @@ def mapping(codec: Codec[T]) -> Codec[dict[str, T]]:
     return Codec(decode, encode)
 
 
+ADVICE = "_"
+"""What the name of a field begins with that readers may ignore."""
+
+
 def _exactly(fields: Mapping[str, object], value: Json) -> dict[str, Json]:
     found: dict[str, Json] = _expect(dict, value)
     if found.keys() == fields.keys():
         return found
     if missing := sorted(fields.keys() - found.keys()):
         raise ValueError(f"fields are missing: {', '.join(missing)}")
-    raise UnknownFieldError(f"unknown fields: {', '.join(sorted(found.keys() - fields.keys()))}")
+    if unknown := sorted(name for name in found.keys() - fields.keys() if not name.startswith(ADVICE)):
+        raise UnknownFieldError(f"unknown fields: {', '.join(unknown)}")
+    return {name: found[name] for name in fields}
 
 
 CHECKSUM = "checksum"

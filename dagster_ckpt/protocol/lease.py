@@ -156,16 +156,13 @@ def encode_lease(lease: Lease) -> bytes:
 def decode_lease(data: bytes) -> Lease | None:
     """The lease in these bytes; None if there is none or it is damaged, as if there were no lease: it is advice.
 
-    Ignores the fields of a newer release: the known ones are enough for advice. Release 0.1.0 wrote neither the
-    checksum nor the work.
+    Ignores the fields of a newer release: the known ones are enough for advice.
     """
     try:
         fields = json.loads(data)
-        checksum = fields.pop(CHECKSUM, None)
-        if checksum is not None and checksum != checksum_of(fields):
+        if fields.pop(CHECKSUM, None) != checksum_of(fields):
             return None
-        known = {name: fields[name] for name in _LEASE_FIELDS if name in fields}
-        return _LEASE.decode({"work": None, **known})
+        return _LEASE.decode({"work": None, **{name: fields[name] for name in _LEASE_FIELDS if name in fields}})
     except (AttributeError, ValueError, TypeError, RecursionError):
         return None
 

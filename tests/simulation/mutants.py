@@ -19,7 +19,7 @@ from dagster_ckpt.delivery.delivery_run import _DeliveryWork
 from dagster_ckpt.errors import FencedError, StoreUnavailableError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.history import swap as swap_module
-from dagster_ckpt.ids import FIRST, Epoch, StreamUuid, Term, Version
+from dagster_ckpt.ids import FIRST, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.integration.recovery import sensor as sensor_module
 from dagster_ckpt.integration.recovery.dagster_runs import LastRuns, StreamAsset
 from dagster_ckpt.integration.recovery.decision import Launch
@@ -31,13 +31,20 @@ from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event, JobEnded, ShardAcked
-from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
+from dagster_ckpt.protocol.epochs.pin import Pin, Verdict, encode_pin
 from dagster_ckpt.protocol.epochs.retention import log_bound
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.lease import Watch
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Pipeline, Retained, RunRef
-from dagster_ckpt.protocol.object_names import MANIFESTS, file_of, manifest_name, parse_manifest_name, pin_name
+from dagster_ckpt.protocol.object_names import (
+    MANIFESTS,
+    file_of,
+    manifest_name,
+    parse_manifest_name,
+    pin_name,
+    verdict_name,
+)
 from dagster_ckpt.protocol.transitions import manifest_rules, well_formed
 from dagster_ckpt.protocol.transitions.edits import EpochEdit, resharded, rolled_back
 from dagster_ckpt.runtime.upstreams import upstreams as upstreams_module
@@ -422,9 +429,10 @@ def commits_without_all(state: Coordinator, event: Event) -> tuple[Coordinator, 
 
 def pins_without_a_look(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
     """The pin is not proved after it was written. Its writer sleeps before, or one world in thousands would show it."""
-    pin = Pin(name, chain.clock.now_ms(), chain.read(epoch.version))
+    pin = Pin(name, chain.clock.now_ms(), chain.read(epoch.version), Nonce(chain.clock.unique()))
     chain.clock.sleep_ms(30_000)
     chain.span().put_if_absent(pin_name(name), encode_pin(pin))
+    chain.span().put_if_absent(verdict_name(pin.nonce), Verdict.KEPT.value)
     return pin
 
 

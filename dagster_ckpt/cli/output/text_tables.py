@@ -315,7 +315,7 @@ def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
         if pipeline.keys:
             yield "key", escape(", ".join(pipeline.key_names))
     yield "columns", _columns(pipeline.output)
-    yield "table rows", "unknown: an older release did not count them" if rows is None else amounts.count(rows)
+    yield "table rows", "not known" if rows is None else amounts.count(rows)
     yield "shards", amounts.count(manifest.shards)
     if pipeline.all_tables:
         yield "state", f"{amounts.count(info.state_rows, 'row')}, {amounts.size(info.state_bytes)}"

@@ -250,9 +250,9 @@ class _Check:
 
     def _check_verdict(self, pin: Pin) -> None:
         """Check the object that says whether the pin keeps its epoch; there may be none yet."""
-        name = verdict_name(pin.nonce) if pin.nonce is not None else None
-        data = None if name is None else self._bytes(name)
-        if name is not None and data is not None and data not in set(Verdict):
+        name = verdict_name(pin.nonce)
+        data = self._bytes(name)
+        if data is not None and data not in set(Verdict):
             self._findings.append(Finding(name, "is no verdict on a pin", pins=(pin_name(pin.name),)))
 
     def _check_index(self) -> None:

@@ -20,9 +20,9 @@ class EpochInfo:
     of rows waited for that) are what this epoch did; `state_rows` and `state_bytes` what the stream held after it,
     `shards` how many shards it had, and `runs` the most runs of any of them, which is what a look-up has to search;
     `total_rows_in` and `total_epochs` count from the stream's beginning. `event_time` is the greatest event time any
-    input had seen by then, None where there is none. `table_rows` are the rows of the stream's table, None where an
-    older release has written the stream and did not count them. `nonce` identifies the epoch for ever, which a number
-    alone does not: a stream that was restored from a backup reaches it again. None where an older release opened it.
+    input had seen by then, None where there is none. `table_rows` are the rows of the stream's table, None where they
+    are not known. `nonce` identifies the epoch for ever, which a number alone does not: a stream that was restored from
+    a backup reaches it again.
     """
 
     stream: str

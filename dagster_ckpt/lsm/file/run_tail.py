@@ -11,8 +11,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.lsm.file.blocks import Checksums, Far
 
-FORMAT = 2
-"""Format 1, that of release 0.1.0, has no filter, times or `_before`, and half as many cells in its directory."""
+FORMAT = 1
 _MAGIC = b"CKPTRUN1"
 _TRAILER = struct.Struct("<II8s")
 _ARROW_END = struct.Struct("<i6s")
@@ -148,12 +147,11 @@ def _parsed(name: str, data: pa.Buffer) -> tuple[Descriptor, Checksums]:
     if not 0 <= descriptor_bytes <= checksums_start <= end - _TRAILER.size:
         raise ValueError(f"{descriptor_bytes} bytes and {blocks} checksums in {data.size} bytes")
     plain = json.loads(bytes(view[checksums_start - descriptor_bytes : checksums_start]))
-    if magic != _MAGIC or plain["format"] > FORMAT or plain["compression"] != "none":
+    if magic != _MAGIC or plain["format"] != FORMAT or plain["compression"] != "none":
         raise IncompatibleStateError(
             f"a state file was written by a later release: install that one. file={name}, format={plain['format']}, "
             f"compression={plain['compression']}"
         )
     # A copy: the page that ends the last block and begins the tail may be fetched again.
     checksums = np.frombuffer(view[checksums_start : end - _TRAILER.size], dtype="<u4").copy()
-    # Format 1 has a field `bloom`, which is null.
-    return Descriptor(**{name: value for name, value in plain.items() if name != "bloom"}), checksums
+    return Descriptor(**plain), checksums

@@ -1,7 +1,7 @@
 """A pin: a name that keeps one epoch readable after it is retired. Its object holds a full copy of the manifest.
 
 A pin keeps its epoch for certain once it was validated after it was written. What that found is its verdict: an object
-of its own, named by the pin's nonce and created once. Pins of earlier releases have neither.
+of its own, named by the pin's nonce and created once.
 """
 
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class Pin:
     name: str
     time_ms: int
     manifest: Manifest
+    nonce: Nonce
     fork: ForkId | None = None
-    nonce: Nonce | None = None
 
 
 class Verdict(bytes, Enum):
@@ -46,7 +46,6 @@ class Verdict(bytes, Enum):
 
 
 _FORK = "fork"
-_NONCE = "nonce"
 _FORK_ID = optional(Record(ForkId, {"stream": TEXT, "uuid": TEXT}).codec())
 
 
@@ -62,11 +61,10 @@ _PIN = Record(
         "name": TEXT,
         "time_ms": WHOLE,
         "manifest": MANIFEST,
+        "nonce": Codec(_nonce),
         _FORK: _FORK_ID,
-        _NONCE: optional(Codec(_nonce)),
     },
-    added={_FORK: None, _NONCE: None},
-    sparse={_FORK, _NONCE},
+    absent={_FORK: None},
 ).codec()
 
 

@@ -12,7 +12,7 @@ So one number marks the end of the snapshot and the start of the log: there is n
 
 The number alone names no epoch for ever: an upstream that was restored from a backup reaches it again, with other rows.
 The nonce does (`Manifest.epoch_nonce`). What follows a position is taken only if it builds on that very epoch:
-`Succession`. Positions of earlier releases have no nonce, and get one with the next epoch.
+`Succession`.
 """
 
 import json
@@ -39,7 +39,7 @@ class UpstreamPosition:
     """How far an upstream has been read.
 
     With `parts`: the first `part` parts of the snapshot of `epoch`, which the reader pinned in its `term`. Without: all
-    of the lineage up to `epoch`. Epoch 0: nothing. `nonce` is the epoch's, None in positions of earlier releases.
+    of the lineage up to `epoch`. Epoch 0: nothing. `nonce` is the epoch's; None: it is followed by its number alone.
     """
 
     uuid: StreamUuid

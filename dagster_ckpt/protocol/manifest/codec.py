@@ -227,8 +227,7 @@ POSITION = Record(
         "after_table": BOOLEAN,
         "table": optional(_INITIAL_TABLE),
     },
-    added={"moved": [], "topics": [], "after_table": False, "table": None},
-    sparse={"after_table", "table"},
+    absent={"moved": [], "topics": [], "after_table": False, "table": None},
 ).codec()
 _INPUT = Record(
     InputSpec,
@@ -240,8 +239,7 @@ _INPUT = Record(
         "work": TEXT,
         "columns": sequence(pair(TEXT, TEXT)),
     },
-    added={"step": None, "behind_us": 0, "work": "", "columns": []},
-    sparse={"step", "behind_us", "work", "columns"},
+    absent={"step": None, "behind_us": 0, "work": "", "columns": []},
 ).codec()
 _TABLE = Record(
     StateTableSpec,
@@ -264,8 +262,7 @@ def _pipeline(before: Codec[tuple[Pipeline, ...]]) -> Codec[Pipeline]:
             "before": before,
             "columns": sequence(pair(TEXT, TEXT)),
         },
-        added={"before": [], "columns": []},
-        sparse={"before", "columns"},
+        absent={"before": [], "columns": []},
     ).codec()
 
 
@@ -321,8 +318,7 @@ _HANDOVER = Record(Handover, {"epoch": COUNT, "before": PIPELINE, "after": PIPEL
 _ANCESTOR = Record(
     Ancestor,
     {"uuid": TEXT, "stream": TEXT, "epoch": COUNT, "swapped": BOOLEAN, "handover": optional(_HANDOVER)},
-    added={"swapped": False, "handover": None},
-    sparse={"swapped", "handover"},
+    absent={"swapped": False, "handover": None},
 ).codec()
 _NO_SHARD_TIMES = {"count": 0, "shard": [], "host": [], "milliseconds": [], "rows_in": []}
 _NO_STEPS = {"count": 0, "rows_in": [], "rows_out": [], "late_rows": [], "milliseconds": []}
@@ -353,8 +349,7 @@ MANIFEST = Record(
             Record(
                 Consumed,
                 {"stream": TEXT, "uuid": TEXT, "epoch": COUNT, "nonce": optional(TEXT)},
-                added={"nonce": None},
-                sparse={"nonce"},
+                absent={"nonce": None},
             ).codec()
         ),
         "sinks": sequence(Record(SinkMark, {"sink": TEXT, "epoch": COUNT, "version": COUNT}).codec()),
@@ -379,7 +374,7 @@ MANIFEST = Record(
                 "table_rows": optional(COUNT),
                 "late_rows_by_input": optional(sequence(COUNT)),
             },
-            added={"table_rows": None, "late_rows_by_input": None},
+            absent={"table_rows": 0, "late_rows_by_input": []},
         ).codec(),
         "retained": Record(Retained, {"epoch": COUNT, "version": COUNT, "time_ms": WHOLE}).columns(),
         "abandoned": Record(EpochRange, {"first": COUNT, "last": COUNT}).columns(ABANDONED_MAX),
@@ -389,8 +384,7 @@ MANIFEST = Record(
         "slowest_shards": Record(
             ShardTime,
             {"shard": COUNT, "host": TEXT, "milliseconds": COUNT, "rows_in": COUNT, "step": COUNT},
-            added={"step": 0},
-            sparse={"step"},
+            absent={"step": 0},
         ).columns(),
         "steps": Record(
             StepWork, {"rows_in": COUNT, "rows_out": COUNT, "late_rows": COUNT, "milliseconds": COUNT}
@@ -398,7 +392,7 @@ MANIFEST = Record(
         "shown_nonce": optional(TEXT),
         "functions": sequence(pair(TEXT, TEXT)),
     },
-    added={
+    absent={
         "parent_nonce": None,
         "checkpoint_interval_ms": None,
         "slowest_shards": _NO_SHARD_TIMES,
@@ -406,7 +400,6 @@ MANIFEST = Record(
         "shown_nonce": None,
         "functions": [],
     },
-    sparse={"steps", "shown_nonce", "functions"},
 ).codec()
 
 

@@ -431,7 +431,7 @@ class Ancestor:
     """A stream whose files this one may name, and the epoch that was taken from it.
 
     `swapped`: it was built beside this one and took its place, so the pin that keeps its files is one of several.
-    `handover` says when and with which columns; None also where an older release did that.
+    `handover` says when and with which columns.
     """
 
     uuid: StreamUuid
@@ -466,9 +466,8 @@ class Statistics:
 
     `merged_rows` were written by compaction, or by merging files of an append-only stream. `stall_ms` is how long the
     intake of rows waited for compaction because the depth was too great: of all tasks the longest, 0 if none waited.
-    `table_rows` is None where an older release wrote the stream: see `Manifest.table_rows`. `late_rows_by_input` are
-    the total late rows of each input of several, None where an older release counted them together: see
-    `Manifest.late_rows_of`.
+    `table_rows` is None where it is not known: see `Manifest.table_rows`. `late_rows_by_input` are the total late rows
+    of each input of several, None where steps changed and they are not known: see `Manifest.late_rows_of`.
     """
 
     rows_in: int = 0
@@ -592,31 +591,29 @@ class Manifest:
     def epoch_nonce(self) -> Nonce | None:
         """The nonce of the manifest that made the shown epoch: it identifies the epoch, and all that is before it.
 
-        A number alone does not: a stream that was restored from a backup reaches it again. None for epoch 0, and where
-        an older release opened the stream behind it.
+        A number alone does not: a stream that was restored from a backup reaches it again. None for epoch 0.
         """
         return self.nonce if Epoch(self.version) == self.epoch else self.shown_nonce
 
     @property
     def table_rows(self) -> int | None:
-        """The rows of the stream's table. None: older releases did not count them beside those of other tables.
+        """The rows of the stream's table; None where it is not known.
 
-        Of a delivery: the rows of the table in its destination, as far as they are its own. None: it does not know.
+        Of a delivery: the rows of the table in its destination, as far as they are its own.
         """
         counts = self.statistics
         if self.pipeline.delivers:
             return counts.table_rows or None
         if self.pipeline.appends:
             return counts.total_rows_out
-        alone = len(self.pipeline.all_tables) == 1 or counts.total_epochs == 0
-        return counts.state_rows if counts.table_rows is None and alone else counts.table_rows
+        return counts.table_rows
 
     def work_of(self, step: int) -> StepWork | None:
-        """What one of several steps did in the shown epoch. None: an older release, or another pipeline, made it."""
+        """What one of several steps did in the shown epoch; None where another pipeline made it."""
         return self.steps[step] if len(self.steps) == len(self.pipeline.steps) else None
 
     def late_rows_of(self, number: int) -> int | None:
-        """The late rows of one input since the stream began. None: older releases counted those of all inputs alone."""
+        """The late rows of one input since the stream began; None where steps changed and they are not known."""
         counts = self.statistics
         if len(self.pipeline.input_places) == 1 or counts.total_late_rows == 0:
             return counts.total_late_rows

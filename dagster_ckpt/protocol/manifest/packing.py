@@ -1,7 +1,6 @@
 """The bytes of manifests, pins and index objects: gzip over JSON with the format's number, so that `zcat` shows them.
 
-An object of an older format gets the fields that it lacked as it is read. A list that is too long for one index object
-becomes several.
+A list that is too long for one index object becomes several.
 """
 
 import gzip
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.protocol.json_codec import Codec, Json, Record, UnknownFieldError
 
-FORMAT = 3
+FORMAT = 1
 COMPRESSION = 3
 """Half the time of 6 for a twentieth more bytes."""
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
@@ -54,11 +53,8 @@ def unpack(data: bytes, name: str, decode: Callable[[Json], T]) -> T:
         fields = json.loads(_inflate(data))
         if type(fields) is not dict or type(fields.get("format")) is not int:
             raise ValueError("no format number")
-        match fields.pop("format"):
-            case 1 | 2 as older:
-                _upgrade(fields, older)
-            case other if other != FORMAT:
-                raise UnknownFieldError("unknown format")
+        if fields.pop("format") != FORMAT:
+            raise UnknownFieldError("unknown format")
         return decode(fields)
     except UnknownFieldError as error:
         raise IncompatibleStateError(
@@ -69,29 +65,6 @@ def unpack(data: bytes, name: str, decode: Callable[[Json], T]) -> T:
             f"an object is damaged: restore it from a backup, or go back to an epoch before it. "
             f"object={name}, reason={error}"
         ) from error
-
-
-def _upgrade(fields: dict[str, Json], older: int) -> None:
-    """Add the fields that the older format lacked, with the values they had then. Every format is readable for ever.
-
-    A pin has a manifest inside. An index object needs nothing.
-    """
-    fields = fields.get("manifest", fields)
-    if "pipeline" not in fields:
-        return
-    try:
-        if older < 2:
-            for table in fields["pipeline"]["tables"]:
-                table["time"] = None
-            fields["statistics"] |= {"merged_rows": 0, "stall_ms": 0}
-        appends = not fields["pipeline"]["tables"]
-        fields["pipeline"]["appends"] = appends
-        # Only append-only streams use this total.
-        fields["statistics"]["total_rows_out"] = fields["statistics"]["total_rows_in"] if appends else 0
-        fields["statistics"]["total_late_rows"] = 0  # no operator had late rows then
-        fields["harvested_us"] = None
-    except (KeyError, TypeError) as error:
-        raise ValueError("expected a pipeline with tables, and statistics") from error
 
 
 def _inflate(data: bytes) -> bytes:

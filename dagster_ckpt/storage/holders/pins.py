@@ -83,7 +83,7 @@ def let_go(chain: ManifestChain, name: str) -> None:
 
 
 def _new_pin(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId | None = None) -> Pin:
-    return Pin(name, chain.clock.now_ms(), shown, fork, Nonce(chain.clock.unique()))
+    return Pin(name, chain.clock.now_ms(), shown, Nonce(chain.clock.unique()), fork)
 
 
 def _pinned(chain: ManifestChain, pin: Pin, epoch: Retained) -> Pin:
@@ -133,14 +133,13 @@ def _check_name(name: str, store: ObjectStore) -> None:
 def is_kept(chain: ManifestChain, pin: Pin) -> bool:
     """Whether a pin keeps its epoch for certain, so that more can be built on it.
 
-    One of an earlier release counts as if it did. Raises `CorruptStateError` if the verdict is damaged.
+    Raises `CorruptStateError` if the verdict is damaged.
     """
-    return pin.nonce is None or _verdict(chain, pin.nonce) is Verdict.KEPT
+    return _verdict(chain, pin.nonce) is Verdict.KEPT
 
 
 def _judge(chain: ManifestChain, pin: Pin, epoch: Retained) -> Verdict | None:
     """The verdict on a pin that was there before this call. Of several at once the first stands."""
-    assert pin.nonce is not None, "a pin of an earlier release counts as kept"
     found = Verdict.KEPT if _is_retained(chain, epoch) else Verdict.LATE
     created = chain.span().put_if_absent(verdict_name(pin.nonce), found.value)
     return found if created else _verdict(chain, pin.nonce)

@@ -66,15 +66,10 @@ def fork_empty(root: ObjectStore, origin: ManifestChain, newest: Manifest, strea
 def is_there(root: ObjectStore, fork: ForkId, clock: Clock, patience: Patience) -> bool:
     """Whether the stream that a pin is for exists. If none of its manifests can be read, it counts as existing."""
     try:
-        return _is_shown(root, fork, clock, patience)
+        end = ManifestChain(stream_folder(root, fork.stream), clock, patience).end()
+        return end is not None and known(end).uuid == fork.uuid
     except CorruptStateError:
         return True
-
-
-def _is_shown(root: ObjectStore, fork: ForkId, clock: Clock, patience: Patience) -> bool:
-    """Whether a manifest shows that the stream exists. Raises `CorruptStateError` if none can be read."""
-    end = ManifestChain(stream_folder(root, fork.stream), clock, patience).end()
-    return end is not None and known(end).uuid == fork.uuid
 
 
 def _target(root: ObjectStore, origin: ManifestChain, stream: str) -> ManifestChain:
@@ -142,9 +137,7 @@ class _Fork:
 
     def _is_validated(self, pin: Pin) -> bool:
         with suppress(CorruptStateError):  # what cannot be read shows nothing
-            if pin.fork is None or pin.nonce is not None:
-                return is_kept(self._origin, pin)
-            return _is_shown(self._root, pin.fork, self._origin.clock, self._origin.patience)
+            return is_kept(self._origin, pin)
         return False
 
     def _pin_ancestor(self, ancestor: Ancestor, shown: Manifest) -> None:
@@ -164,7 +157,7 @@ class _Fork:
         )
 
     def _pin(self, store: ObjectStore, manifest: Manifest, is_kept: Callable[[], bool]) -> None:
-        data = encode_pin(Pin(self._name, self._stamp.time_ms, manifest, self._id, self._nonce))
+        data = encode_pin(Pin(self._name, self._stamp.time_ms, manifest, self._nonce, self._id))
         # The name is unique: an existing pin is ours, from a try whose reply was lost.
         self._retrying(store).put_if_absent(pin_name(self._name), data)
         self._pinned.append(store)

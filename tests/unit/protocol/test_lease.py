@@ -36,12 +36,6 @@ def test_unknown_fields_of_a_newer_release_are_ignored() -> None:
     assert decode_lease(json.dumps({**fields, "checksum": checksum}).encode()) == LEASE
 
 
-def test_a_lease_of_the_first_release_has_no_checksum() -> None:
-    fields = json.loads(encode_lease(LEASE))
-    del fields["checksum"]
-    assert decode_lease(json.dumps(fields).encode()) == LEASE
-
-
 WORKING = replace(LEASE, work=EpochProgress(Epoch(8), 12_000, 37, 200, "host-3 (task 12) works shards 4, 5", 9_000))
 
 

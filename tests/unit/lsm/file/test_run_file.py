@@ -193,10 +193,10 @@ def test_a_file_is_read_by_the_names_of_a_changed_table() -> None:
 
 
 def test_a_file_of_a_later_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_file, "FORMAT", 3)
+    monkeypatch.setattr(run_file, "FORMAT", 2)
     file = encode(run_of(HASHES, ROWS))
     monkeypatch.undo()
-    with pytest.raises(IncompatibleStateError, match="format=3"):
+    with pytest.raises(IncompatibleStateError, match="format=2"):
         decode(NAME, file.data, file.checksum, ROWS.schema)
 
 

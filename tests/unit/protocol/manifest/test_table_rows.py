@@ -6,12 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dagster_ckpt.history import CheckpointStore
-from dagster_ckpt.ids import Epoch, Nonce, Shard
-from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.manifest.codec import decode_manifest, encode_manifest
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Statistics
-from dagster_ckpt.protocol.transitions.edits import EpochEdit, Stamp, committed
-from dagster_ckpt.protocol.transitions.manifest_rules import statistics_add_up
 from tests.fixtures.stores.read import STORES, unpacked
 from tests.worlds.manifests import PIPELINE, a_manifest
 
@@ -29,27 +25,6 @@ def as_of_an_older_release(manifest: Manifest) -> Manifest:
 def test_only_rows_of_the_table_count() -> None:
     assert a_manifest(pipeline=TWO_TABLES, statistics=HELD).table_rows == 5
     assert a_manifest(pipeline=APPENDS, statistics=HELD).table_rows == 3_000
-
-
-def test_an_older_manifest_shows_them_only_where_no_other_table_was_counted() -> None:
-    older = as_of_an_older_release(a_manifest(statistics=HELD))
-    assert (older.statistics.table_rows, older.table_rows) == (None, 12)
-    assert as_of_an_older_release(a_manifest(pipeline=TWO_TABLES, statistics=HELD)).table_rows is None
-    assert as_of_an_older_release(a_manifest(pipeline=TWO_TABLES)).table_rows == 0
-    assert as_of_an_older_release(a_manifest(pipeline=APPENDS, statistics=HELD)).table_rows == 3_000
-
-
-def test_epochs_go_on_from_an_older_manifest() -> None:
-    acks = tuple(ShardAck(Shard(shard), rows_out=1, state_rows=2, table_rows=1) for shard in range(4))
-    edit = EpochEdit(acks, (), 0, epoch_ms=1)
-    for pipeline, expected in ((PIPELINE, 16), (TWO_TABLES, None), (APPENDS, 3_004)):
-        runs = {spec.name: ((),) * 4 for spec in pipeline.tables}
-        whole = a_manifest(pipeline=pipeline, statistics=HELD, epoch=Epoch(1), runs=runs)
-        parent = as_of_an_older_release(whole)
-        child = committed(parent, edit, 5, Stamp(Nonce("n"), 0))
-        assert child.table_rows == expected, pipeline.operator
-        assert decode_manifest(encode_manifest(child), "m") == child
-        assert statistics_add_up(parent, child)
 
 
 def test_streams_of_an_older_store_show_their_rows_or_nothing(tmp_path: Path) -> None:

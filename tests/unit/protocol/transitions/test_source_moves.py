@@ -6,7 +6,7 @@ import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, Nonce
-from dagster_ckpt.protocol.manifest.codec import POSITION, decode_manifest, encode_manifest
+from dagster_ckpt.protocol.manifest.codec import decode_manifest, encode_manifest
 from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,
     FilesMoved,
@@ -132,13 +132,6 @@ def test_a_rollback_to_before_a_move_takes_it_into_account() -> None:
     assert back.epoch == Epoch(second.version)
     assert back.sources == (SourcePosition(folder("file:/new/in"), current="0"),)
     assert violations(third, back) == []
-
-
-def test_a_position_of_an_earlier_commit_has_moved_nowhere() -> None:
-    position = SourcePosition(folder("file:/in"), current="0")
-    fields = POSITION.encode(position)
-    del fields["moved"]
-    assert POSITION.decode(fields) == position
 
 
 def test_an_opening_may_rename_a_source_but_not_its_position() -> None:

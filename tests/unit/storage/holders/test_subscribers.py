@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history import StreamHistory
-from dagster_ckpt.ids import Epoch, StreamUuid, Term, Version
+from dagster_ckpt.ids import Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
 from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
 from dagster_ckpt.protocol.epochs.retention import MANIFESTS_KEPT, files_named, log_named
@@ -360,7 +360,7 @@ def test_a_collector_that_slept_takes_no_snapshot_away_that_was_pinned_since_the
     write_pin(world.chain(UP), "what they have gone back to", old.retained[-1])
     world.commit(UP, 50)
     name = backfill_pin(down.uuid, down.term)
-    snapshot = encode_pin(Pin(name, 0, old))
+    snapshot = encode_pin(Pin(name, 0, old, Nonce("old")))
 
     def pins_meanwhile(call: Call) -> Fault:
         if call.verb != "list":  # the first call is

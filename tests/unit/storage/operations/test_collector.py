@@ -9,7 +9,7 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.history.stream_history import StreamHistory
-from dagster_ckpt.ids import EMPTY, Epoch, Shard, Term, Version
+from dagster_ckpt.ids import EMPTY, Epoch, Nonce, Shard, Term, Version
 from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
 from dagster_ckpt.protocol.epochs.retention import MANIFESTS_KEPT, files_named
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, Manifest, Retained
@@ -360,7 +360,7 @@ def test_a_pin_that_came_too_late_to_keep_an_index_object_is_named_with_what_hel
     world.commit(30)
     shown = world.writer.manifest
     assert shown.files.index
-    late = Pin("late", world.clock.now_ms(), shown)
+    late = Pin("late", world.clock.now_ms(), shown, Nonce("late"))
     for ref in shown.files.index:
         world.store.delete(ref.path)
     world.open(from_epoch=EMPTY)
