@@ -196,3 +196,34 @@ def _faults(chance: Random, grace_ms: int, lease_timeout_ms: int) -> Faults:
 def _pauses(chance: Random, grace_ms: int, lease_timeout_ms: int) -> tuple[int, ...]:
     scales: Sequence[int] = [200, lease_timeout_ms // 2, 2 * lease_timeout_ms, grace_ms, 3 * grace_ms, 10 * grace_ms]
     return tuple(chance.sample(scales, chance.randrange(1, 5)))
+
+
+def gentle(character: Character, epoch_pause_ms: int, requests_max: int) -> Character:
+    """The character of a world whose store nearly always answers, so that streams get far."""
+    faults, rare = character.faults, 0.002
+    faults = replace(
+        faults,
+        lost_request=min(faults.lost_request, rare),
+        lost_reply=min(faults.lost_reply, rare),
+        late=min(faults.late, rare),
+        cut_off=min(faults.cut_off, rare),
+        outage=0.0,
+        lost_word=0.0,
+        decline=0.0,
+    )
+    return replace(
+        character,
+        faults=faults,
+        full=0.0,
+        patience=Patience(20_000, 100, 5_000),
+        latency_ms_max=20,
+        epochs_max=1_000,
+        epoch_pause_ms=epoch_pause_ms,
+        collect_every_ms=max(character.collect_every_ms, 20_000),
+        collectors=min(character.collectors, 1),
+        by_hand_every_ms=max(character.by_hand_every_ms, 60_000),
+        reshard_ms=3 * character.reshard_ms,
+        requests_max=requests_max,
+        pinners=0,
+        readers=0,
+    )

@@ -12,8 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.ids import FIRST
-from dagster_ckpt.storage.stores.retry import Patience
-from tests.simulation.character import Character
+from tests.simulation.character import Character, gentle
 
 if TYPE_CHECKING:
     from tests.simulation.stream import SimulatedStream
@@ -48,33 +47,7 @@ def with_restores(character: Character, seed: int) -> Character:
         character = replace(character, append=True, shape=None)
     if chance.random() >= GENTLE:
         return character
-    faults, rare = character.faults, 0.002
-    faults = replace(
-        faults,
-        lost_request=min(faults.lost_request, rare),
-        lost_reply=min(faults.lost_reply, rare),
-        late=min(faults.late, rare),
-        cut_off=min(faults.cut_off, rare),
-        outage=0.0,
-        lost_word=0.0,
-        decline=0.0,
-    )
-    return replace(
-        character,
-        faults=faults,
-        full=0.0,
-        patience=Patience(20_000, 100, 5_000),
-        latency_ms_max=20,
-        epochs_max=1_000,
-        epoch_pause_ms=max(character.epoch_pause_ms, 1_000),
-        collect_every_ms=max(character.collect_every_ms, 20_000),
-        collectors=min(character.collectors, 1),
-        by_hand_every_ms=max(character.by_hand_every_ms, 60_000),
-        reshard_ms=3 * character.reshard_ms,
-        requests_max=2 * character.requests_max,
-        pinners=0,
-        readers=0,
-    )
+    return gentle(character, max(character.epoch_pause_ms, 1_000), 2 * character.requests_max)
 
 
 @dataclass(frozen=True)

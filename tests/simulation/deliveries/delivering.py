@@ -11,9 +11,8 @@ from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.drain_request import DrainRequest
 from dagster_ckpt.protocol.epochs.upstream import backfill_pins
 from dagster_ckpt.protocol.object_names import PINS, subscriber_name
-from dagster_ckpt.storage.stores.retry import Patience
 from dagster_ckpt.storage.writer.drain_requests import write_drain
-from tests.simulation.character import Character, Faults
+from tests.simulation.character import Character, Faults, gentle
 from tests.simulation.deliveries.database import Database, Line
 from tests.simulation.deliveries.delivery_oracle import DeliveryOracle
 from tests.simulation.store import Weather
@@ -60,35 +59,7 @@ class DeliveryCharacter:
 
     def tempered(self, character: Character) -> Character:
         """The character of the world around it."""
-        if not self.gentle:
-            return character
-        faults, rare = character.faults, 0.002
-        faults = replace(
-            faults,
-            lost_request=min(faults.lost_request, rare),
-            lost_reply=min(faults.lost_reply, rare),
-            late=min(faults.late, rare),
-            cut_off=min(faults.cut_off, rare),
-            outage=0.0,
-            lost_word=0.0,
-            decline=0.0,
-        )
-        return replace(
-            character,
-            faults=faults,
-            full=0.0,
-            patience=Patience(20_000, 100, 5_000),
-            latency_ms_max=20,
-            epochs_max=1_000,
-            epoch_pause_ms=self.epoch_pause_ms,
-            collect_every_ms=max(character.collect_every_ms, 20_000),
-            collectors=min(character.collectors, 1),
-            by_hand_every_ms=max(character.by_hand_every_ms, 60_000),
-            reshard_ms=3 * character.reshard_ms,
-            requests_max=2_000,
-            pinners=0,
-            readers=0,
-        )
+        return gentle(character, self.epoch_pause_ms, 2_000) if self.gentle else character
 
 
 def delivery_of(character: Character, chance: Random) -> DeliveryCharacter | None:
