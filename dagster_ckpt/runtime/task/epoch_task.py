@@ -292,7 +292,8 @@ class _Known:
 
 _known: dict[tuple[str, str], _Known] = {}
 """What this process read last of each stream: the tasks of all steps of an epoch build on the same manifest."""
-_KNOWN_MAX = 8
+_KNOWN_MAX = 64
+"""As many streams may alternate in one worker process without reading their manifests twice an epoch."""
 
 
 def _manifest(setup: TaskSetup, chain: ManifestChain, order: EpochOrder) -> Manifest:
@@ -311,8 +312,9 @@ def _manifest(setup: TaskSetup, chain: ManifestChain, order: EpochOrder) -> Mani
     if manifest.nonce != order.nonce:
         other = f"another manifest. version={order.version}, nonce={manifest.nonce}, expected={order.nonce}"
         raise CheckpointDeclinedError(unseen(chain.store, other))
+    _known.pop(place, None)
     if len(_known) >= _KNOWN_MAX:
-        _known.clear()
+        del _known[next(iter(_known))]  # the one that was read longest ago
     goes_on = known is not None and known.manifest.pipeline is manifest.pipeline
     _known[place] = _Known(manifest, known.operators if known is not None and goes_on else {})
     return manifest
