@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: test-long test-memory test-daemon test-tpcds test-sql-tests first-epoch fifty profile
+.PHONY: test-long test-plans test-memory test-daemon test-tpcds test-sql-tests first-epoch fifty profile
 .PHONY: help setup demo demo-kafka ui test test-fast test-kills test-queries properties races damage fuzz mutants test-s3 test-stores test-browser test-destinations test-kafka test-deploy chaos cluster chaos-chain chaos-delivery isolation soak check format bench bench-steps bench-delivery simulate \
 	docs versions package release constraints clean
 
@@ -57,6 +57,10 @@ test-tpcds: $(READY) ## keep the queries of TPC-DS up to date, those of Spark's 
 
 test-sql-tests: $(READY) ## keep the queries of Spark's sql-tests up to date, each against batch after each epoch
 	@DAGSTER_CKPT_TEST_EXAMPLES=20 scripts/test_sparks_queries.sh tests/sql_tests --dist worksteal -o timeout=3600
+
+test-plans: $(READY) ## plan each query of TPC-DS and of Spark's sql-tests twice, and compare what a manifest would have of it
+	@DAGSTER_CKPT_TEST_PLANS=1 scripts/test_sparks_queries.sh tests/tpcds
+	@DAGSTER_CKPT_TEST_PLANS=1 scripts/test_sparks_queries.sh tests/sql_tests --dist worksteal -o timeout=3600
 
 test-daemon: $(READY) ## test freshness policies with Dagster's daemon as a process: windows last a minute or more
 	@scripts/run.sh python -m pytest -q -p no:cacheprovider tests/daemon

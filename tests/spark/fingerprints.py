@@ -1,6 +1,7 @@
 """The fingerprint of a stream as manifests have it, and the numbers that Spark gives in another process."""
 
 import json
+import os
 from collections.abc import Callable
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,8 @@ from dagster_ckpt.runtime.spark.jvm import java_class, java_session
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 _MANY, _FAR = 1_000, 100_000
+PLANS_ALONE = os.environ.get("DAGSTER_CKPT_TEST_PLANS") == "1"
+"""Whether long suites plan each query twice, and run none (`make test-plans`)."""
 
 
 def fingerprint(stream: Stream) -> str:

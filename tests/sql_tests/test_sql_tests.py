@@ -12,9 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans import stand_ins
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
-from tests.spark.fingerprints import plan_twice
+from tests.spark.fingerprints import PLANS_ALONE, plan_twice
 from tests.spark.local_spark import local_spark
 from tests.spark.rows_as_bags import bag, nine_digits
 from tests.spark.streams import StreamUnderTest
@@ -55,19 +56,28 @@ def test_each_query_has_its_rows_or_is_refused(
             tables.refresh()
             with subtests.test(number=number, query=statement):
                 kept += is_kept(spark, tables, tmp_path / str(number), statement)
-    assert kept == KEPT[name]
+    # A refusal may come as late as when the stream starts.
+    assert kept >= KEPT[name] if PLANS_ALONE else kept == KEPT[name]
 
 
 def is_kept(spark: SparkSession, tables: Tables, folder: Path, query: str) -> bool:
     """Whether a query is kept up to date, and not refused. Fails where its table is not what it gives in batch."""
     try:
         query = with_aliases(query, tables.written.sql(query).columns)
-        expected = [bag(session.sql(query).collect(), nine_digits) for session in tables.behind]
+        states = [] if PLANS_ALONE else tables.behind
+        expected = [bag(session.sql(query).collect(), nine_digits) for session in states]
     except (PySparkException, Py4JJavaError):  # the latter of a query that runs, and fails
         return False  # nor is it a query in batch
     stream = StreamUnderTest(spark, folder, shards=2)
+
+    def plan(session: SparkSession) -> Stream:
+        return plan_twice(session, lambda: stream_of_sql(tables.streams, query))
+
     try:
-        stream.run(lambda session: plan_twice(session, lambda: stream_of_sql(tables.streams, query)))
+        if PLANS_ALONE:
+            plan(tables.streams)
+            return True
+        stream.run(plan)
     except InvalidPipelineError:
         return False
     for epoch, rows in enumerate(expected):

@@ -13,7 +13,7 @@ from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
-from tests.spark.fingerprints import plan_twice
+from tests.spark.fingerprints import PLANS_ALONE, plan_twice
 from tests.spark.input_files import drop
 from tests.spark.local_spark import local_spark
 from tests.spark.rows_as_bags import bag, nine_digits
@@ -45,12 +45,15 @@ def test_the_table_is_what_the_query_gives_in_batch(spark: SparkSession, tmp_pat
         with pytest.raises(InvalidPipelineError, match="could not tell these columns apart"):
             stream_of_sql(spark, query, streams(spark, tmp_path, world))
         query = _with_aliases(spark, world, query)
-    expected = [in_batch(spark, world, query, epoch) for epoch in range(EPOCHS)]
-    stream = StreamUnderTest(spark, tmp_path, shards=2)
 
     def plan(session: SparkSession) -> Stream:
         return plan_twice(session, lambda: stream_of_sql(session, query, streams(session, tmp_path, world)))
 
+    if PLANS_ALONE:
+        plan(spark)
+        return
+    expected = [in_batch(spark, world, query, epoch) for epoch in range(EPOCHS)]
+    stream = StreamUnderTest(spark, tmp_path, shards=2)
     stream.run(plan)
     for epoch, rows in enumerate(expected):
         found = bag((row.values() for row in stream.table(OPENED + epoch + 1).to_pylist()), nine_digits)
