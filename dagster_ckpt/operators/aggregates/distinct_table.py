@@ -11,6 +11,7 @@ from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.aggregates.bags.distinct import MarkedValues, NewAndGoneValues
 from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.arrays.lists import alike
 from dagster_ckpt.operators.shared.arrays.nulls import known
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
@@ -64,14 +65,17 @@ class DistinctTable:
         if len(firsts) == 0:
             return marked(rows, self.count.found, firsts)
         delta = ZSet(pairs.hashes[firsts], take(pairs.rows, firsts), -sizes if back else sizes)
-        weighed = self.values.add(delta, state)
+        weighed = self.values.weigh(delta, state)
+        if self.values.weights:
+            self.values.put_all(weighed, state)
+        else:
+            self.values.write(weighed, state)
         return marked(rows, self.count.found, pairs.valued[firsts[(weighed.before > 0) != (weighed.after > 0)]])
 
     def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
-        """Raises `CorruptStateError` if more rows with a value were retracted than added."""
+        """Drop the values without rows. Raises `CorruptStateError` if more rows were retracted than added."""
         if self.values.weights:
-            for _ in self.values.touched(state):  # which checks them
-                pass
+            retraction.drop_emptied(self.values.spec, state, (), ())
         return iter(())
 
 

@@ -1,7 +1,7 @@
 """The rows of one epoch, each with a weight: how often it was added, less how often it was retracted."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -56,10 +56,8 @@ class EpochRows:
         net = delta.consolidate()
         if len(net):
             epochs = pa.array(np.full(len(net), context.number, dtype=np.int64)).view(_EPOCHS)
-            weighed = self.table.weigh(net, state)
-            rows = self.table.rows_of(net.rows.append_column(IN, epochs), weighed.after)
-            # Rows of weight 0 stay until the end of the epoch: to delete some and put others costs more.
-            state.table(self.spec.name).put(net.hashes, rows, before=weighed.found)
+            net = replace(net, rows=net.rows.append_column(IN, epochs))
+            self.table.put_all(self.table.weigh(net, state), state)
 
     def net(self, state: State, context: EpochContext) -> Iterator[ZSet]:
         """The rows whose weight is not 0, each once, in pieces; then the table is empty. Call it once, at the end.
