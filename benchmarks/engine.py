@@ -31,7 +31,7 @@ from dagster_ckpt.operators.aggregates.aggregate import GROUPS
 from dagster_ckpt.operators.operator import logged
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.tables.task_state import open_state
 from dagster_ckpt.storage.stores.local import LocalObjectStore
@@ -96,7 +96,7 @@ class OneTask:
 
 def empty_stream(operator: RunningAggregate, shards: int) -> Manifest:
     beginning = Beginning("benchmark", StreamUuid("u"), Owner("i", "benchmark"), operator.pipeline, shards)
-    return created(beginning, Stamp(Nonce("n"), 0))
+    return first_manifest(beginning, Stamp(Nonce("n"), 0))
 
 
 def hashes_of(keys: Numbers) -> Hashes:

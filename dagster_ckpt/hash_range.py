@@ -57,7 +57,7 @@ def shard_range(number: int, of: int) -> HashRange:
     return HashRange(hashes * number // of, hashes * (number + 1) // of - 1)
 
 
-def coalesced(ranges: Iterable[HashRange]) -> tuple[HashRange, ...]:
+def coalesce(ranges: Iterable[HashRange]) -> tuple[HashRange, ...]:
     """Ascending disjoint ranges, adjacent ones made one."""
     joined: list[HashRange] = []
     for each in ranges:

@@ -11,7 +11,7 @@ from dagster._core.execution.plan.handle import StepHandle
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.integration.events.event_totals import reported
+from dagster_ckpt.integration.events.event_totals import read_totals
 from dagster_ckpt.integration.events.step_events import EpochEvents, Event, EventLog
 from dagster_ckpt.integration.events.table_metadata import Place, TableMetadata
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id
@@ -73,7 +73,7 @@ class PlayedStream:
             code_version=None,
             log_event=self._log,
             may_report=lambda _: True,
-            reported=lambda: reported(self.instance, key),
+            reported=lambda: read_totals(self.instance, key),
             table=TableMetadata(Place(f"{self.url}/{self.name}")),
         )
         self._events = EpochEvents(log, EVENT_INTERVAL_MS, self._clock)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from dagster_ckpt.cli import argument_values
-from dagster_ckpt.cli.request import Request, as_of_time, asked, at_epoch, at_one_epoch, confirm, fencing, unasked
+from dagster_ckpt.cli.request import (
+    Request,
+    as_of_time,
+    at_epoch,
+    at_one_epoch,
+    confirm,
+    fencing,
+    takes_request,
+    unasked,
+)
 from dagster_ckpt.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--pin", metavar="NAME", help="The epochs that a savepoint has pinned.")
 @fencing
 @unasked
-@asked
+@takes_request
 def rollback(
     request: Request,
     streams: tuple[str, ...],
@@ -59,7 +68,7 @@ def rollback(
         confirm(confirmation.together(streams, as_of, pin), yes=yes)
         with shown_wait(f"{', '.join(streams)}: rolling back, unless a writer is live"):
             shown = request.store.rollback(streams, as_of, pin=pin, fence=fence)
-        request.show(text_tables.rolled_back, documents.rolled_back, list(shown.values()))
+        request.show(text_tables.rollbacks, documents.rollbacks, list(shown.values()))
         return
     [stream] = streams
     history = request.store.stream(stream)
@@ -78,7 +87,7 @@ def rollback(
 @click.option(
     "--wait", default="1 minute", show_default=True, metavar="TIME", help="How long to wait for epochs in work."
 )
-@asked
+@takes_request
 def savepoint(request: Request, name: str, streams: tuple[str, ...], *, wait: str) -> None:
     """Pin an epoch of each STREAM as NAME, after its writer has committed what it works on.
 
@@ -98,7 +107,7 @@ def savepoint(request: Request, name: str, streams: tuple[str, ...], *, wait: st
 @click.argument("name")
 @at_epoch
 @as_of_time
-@asked
+@takes_request
 def pin(request: Request, stream: str, name: str, epoch: int | None, as_of: datetime | None) -> None:
     """Keep an epoch of STREAM readable under NAME.
 
@@ -111,14 +120,14 @@ def pin(request: Request, stream: str, name: str, epoch: int | None, as_of: date
     history = request.store.stream(stream)
     if epoch is None:
         epoch = history.info(as_of=as_of).epoch
-    request.show(text_tables.pinned, documents.pinned, stream, history.pin(epoch, name))
+    request.show(text_tables.new_pin, documents.new_pin, stream, history.pin(epoch, name))
 
 
 @click.command()
 @click.argument("stream")
 @click.argument("name")
 @unasked
-@asked
+@takes_request
 def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
     """Remove the pin NAME from STREAM.
 
@@ -131,7 +140,7 @@ def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
     for pin in pinned:  # no question for a pin that does not exist, or that a fork needs
         confirm(f"Unpin epoch {pin.epoch} of {stream}, {name!r}? Once it is retired, it cannot be restored.", yes=yes)
     history.unpin(name)
-    request.show(text_tables.unpinned, documents.unpinned, stream, name)
+    request.show(text_tables.removed_pin, documents.removed_pin, stream, name)
 
 
 @click.command()
@@ -140,7 +149,7 @@ def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
 @at_epoch
 @as_of_time
 @unasked
-@asked
+@takes_request
 def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: datetime | None, *, yes: bool) -> None:
     """Create a stream NEW that begins with an epoch of STREAM.
 
@@ -156,7 +165,7 @@ def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: date
     if not yes and new not in request.store.streams():  # no question where the name is taken
         confirm(f"Create the stream {new}, which {begins}?", yes=yes)
     made = history.fork(new, chosen).latest()
-    request.show(text_tables.forked, documents.forked, made, stream, chosen)
+    request.show(text_tables.fork, documents.fork, made, stream, chosen)
 
 
 @click.command()
@@ -178,7 +187,7 @@ def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: date
     help="Subscribers that lag further behind are cut off.",
 )
 @unasked
-@asked
+@takes_request
 def gc(request: Request, streams: tuple[str, ...], grace_period: str, max_lag: int, *, yes: bool) -> None:
     """Collect the garbage of STREAM, or of all streams.
 
@@ -200,7 +209,7 @@ def gc(request: Request, streams: tuple[str, ...], grace_period: str, max_lag: i
                 collected[history.name] = history.collect_garbage(grace_period, max_lag)
         except CheckpointError as error:
             failed.append(f"{history.name}: {error}")  # it must not stop the others
-    request.show(text_tables.collected, documents.collected, request.store.url, collected)
+    request.show(text_tables.removed_objects, documents.removed_objects, request.store.url, collected)
     if failed:
         raise click.ClickException("\n".join(failed))
 
@@ -208,7 +217,7 @@ def gc(request: Request, streams: tuple[str, ...], grace_period: str, max_lag: i
 @click.command()
 @click.argument("streams", nargs=-1, required=True, metavar="STREAM...")
 @click.option("--wait", "waits", is_flag=True, help="Return when the writers have ended.")
-@asked
+@takes_request
 def drain(request: Request, streams: tuple[str, ...], *, waits: bool) -> None:
     """Ask the writer of STREAM to end cleanly at its next epoch.
 
@@ -223,7 +232,7 @@ def drain(request: Request, streams: tuple[str, ...], *, waits: bool) -> None:
     draining = {history.name: history.drain() for history in histories}
     if not waits:
         asked_now = {name: None if each is None else each.writer for name, each in draining.items()}
-        request.show(writer_text.asked_to_end, writer_text.drains, asked_now)
+        request.show(writer_text.show_drain_requests, writer_text.drains, asked_now)
         return
     ended: dict[str, WriterInfo | None] = {}
     failed = []
@@ -233,7 +242,7 @@ def drain(request: Request, streams: tuple[str, ...], *, waits: bool) -> None:
                 ended[name] = None if each is None else each.wait(writer_text.waiting(name, show_progress))
         except CheckpointError as error:
             failed.append(f"{name}: {error}")  # the others may have ended well
-    request.show(writer_text.ended, writer_text.drains, ended)
+    request.show(writer_text.show_ends, writer_text.drains, ended)
     if failed:
         raise click.ClickException("\n".join(failed))
 
@@ -242,7 +251,7 @@ def drain(request: Request, streams: tuple[str, ...], *, waits: bool) -> None:
 @click.argument("stream")
 @click.argument("name")
 @unasked
-@asked
+@takes_request
 def unsubscribe(request: Request, stream: str, name: str, *, yes: bool) -> None:
     """Remove the subscriber NAME: STREAM no longer keeps its change log for it.
 
@@ -257,7 +266,7 @@ def unsubscribe(request: Request, stream: str, name: str, *, yes: bool) -> None:
             yes=yes,
         )
     history.unsubscribe(name)
-    request.show(subscriber_text.removed, subscriber_text.unsubscribed, stream, name)
+    request.show(subscriber_text.show_removed_subscriber, subscriber_text.removed_subscriber, stream, name)
 
 
 @click.command()
@@ -267,7 +276,7 @@ def unsubscribe(request: Request, stream: str, name: str, *, yes: bool) -> None:
 )
 @fencing
 @unasked
-@asked
+@takes_request
 def reshard(request: Request, stream: str, *, shards: int, fence: bool, yes: bool) -> None:
     """Change the number of shards of STREAM.
 
@@ -291,7 +300,7 @@ def reshard(request: Request, stream: str, *, shards: int, fence: bool, yes: boo
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTION...]")
 @click.option("--pace", type=click.FloatRange(0, 1, min_open=True), help="The part of the time that it may work.")
 @unasked
-@asked
+@takes_request
 def rebuild(request: Request, stream: str, options: tuple[str, ...], *, pace: float | None, yes: bool) -> None:
     """Rebuild STREAM with the deployed code alongside the live one, then switch over to it.
 
@@ -310,7 +319,7 @@ def rebuild(request: Request, stream: str, options: tuple[str, ...], *, pace: fl
 @click.argument("stream")
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTION...]")
 @unasked
-@asked
+@takes_request
 def restart_steps(request: Request, stream: str, options: tuple[str, ...], *, yes: bool) -> None:
     """Start STREAM with changed steps, which begin with the tables of the steps before them.
 
@@ -329,7 +338,7 @@ def restart_steps(request: Request, stream: str, options: tuple[str, ...], *, ye
 @click.argument("epoch", type=argument_values.number)
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTION...]")
 @unasked
-@asked
+@takes_request
 def from_epoch(request: Request, stream: str, epoch: int, options: tuple[str, ...], *, yes: bool) -> None:
     """Start STREAM from a retained or pinned EPOCH, with the deployed code; 0: from the sources' beginning.
 

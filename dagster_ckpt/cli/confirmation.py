@@ -11,7 +11,7 @@ from dagster_ckpt.history import EpochInfo, StreamHistory
 
 def rollback(history: StreamHistory, epoch: int) -> str:
     """What a rollback abandons, and which streams it stops. Raises `InvalidPipelineError` if it is impossible."""
-    readers = _stopped(history, epoch)
+    readers = _readers_past(history, epoch)
     stops = f" Streams that have read them stop until you roll them back too: {', '.join(readers)}." if readers else ""
     what = f"Roll back to {_when(history, epoch)}" if epoch else f"Empty {history.name}"
     return f"{what}? Later epochs are abandoned; their rows are read again from the sources.{stops}"
@@ -43,7 +43,7 @@ def _info(history: StreamHistory, epoch: int) -> EpochInfo | None:
         return None  # the rollback repairs damage, and checks the target itself
 
 
-def _stopped(history: StreamHistory, epoch: int) -> list[str]:
+def _readers_past(history: StreamHistory, epoch: int) -> list[str]:
     try:
         return [each.stream for each in history.subscribers() if each.read > epoch and not each.gone]
     except CorruptStateError:

@@ -80,10 +80,10 @@ def _value(scalar: pa.Scalar, between: str) -> object:
         return [_value(each, between) for each in scalar.values]
     if pa.types.is_dictionary(type_):
         return _value(scalar.value, between)
-    return _spelled(scalar, between)
+    return _spell(scalar, between)
 
 
-def _spelled(time: pa.Scalar, between: str) -> str:
+def _spell(time: pa.Scalar, between: str) -> str:
     """A date or a time; one with a zone in UTC."""
     number = time.value // _DAY_MS if pa.types.is_date64(time.type) else time.value
     text = str(_one(number, _dtype(time.type))[0])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dagster_ckpt.cli import argument_values
-from dagster_ckpt.cli.request import Request, as_of_time, asked, at_epoch, at_most, at_one_epoch, only_columns
+from dagster_ckpt.cli.request import Request, as_of_time, at_epoch, at_most, at_one_epoch, only_columns, takes_request
 from dagster_ckpt.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@asked
+@takes_request
 def streams(request: Request) -> None:
     """List the streams in the store.
 
@@ -38,7 +38,7 @@ def streams(request: Request) -> None:
 
 @click.command()
 @click.argument("stream")
-@asked
+@takes_request
 def epochs(request: Request, stream: str) -> None:
     """List the epochs of STREAM that can be read, newest first."""
     from dagster_ckpt.cli.output import documents, text_tables
@@ -52,7 +52,7 @@ def epochs(request: Request, stream: str) -> None:
 @at_epoch
 @as_of_time
 @click.option("--watch", is_flag=True, help="Follow the stream while it is written, until it ends or Ctrl-C.")
-@asked
+@takes_request
 def show(request: Request, stream: str, epoch: int | None, as_of: datetime | None, *, watch: bool) -> None:
     """Show one epoch of STREAM.
 
@@ -79,7 +79,7 @@ def show(request: Request, stream: str, epoch: int | None, as_of: datetime | Non
 @click.argument("stream")
 @at_epoch
 @as_of_time
-@asked
+@takes_request
 def explain(request: Request, stream: str, epoch: int | None, as_of: datetime | None) -> None:
     """Explain what STREAM keeps, step by step.
 
@@ -93,7 +93,7 @@ def explain(request: Request, stream: str, epoch: int | None, as_of: datetime | 
     history = request.store.stream(stream)
     info = history.info(epoch, as_of)
     manifest = history.manifest(info.epoch)
-    request.show(explanation_text.listed, documents.explain, info, manifest, explained(manifest.pipeline))
+    request.show(explanation_text.show_explanation, documents.explain, info, manifest, explained(manifest.pipeline))
 
 
 @click.command()
@@ -102,7 +102,7 @@ def explain(request: Request, stream: str, epoch: int | None, as_of: datetime | 
 @as_of_time
 @only_columns
 @at_most
-@asked
+@takes_request
 def read(
     request: Request,
     stream: str,
@@ -132,7 +132,7 @@ def read(
 @at_epoch
 @as_of_time
 @only_columns
-@asked
+@takes_request
 def get(
     request: Request,
     stream: str,
@@ -180,7 +180,7 @@ def get(
 @click.option("--until-as-of", type=argument_values.time, metavar="TIME", help="The same by time.")
 @only_columns
 @at_most
-@asked
+@takes_request
 def changes(
     request: Request,
     stream: str,
@@ -211,7 +211,7 @@ def changes(
 
 @click.command()
 @click.argument("streams", nargs=-1, metavar="[STREAM]...")
-@asked
+@takes_request
 def verify(request: Request, streams: tuple[str, ...]) -> None:
     """Compare every checksum of STREAM, or of all.
 
@@ -231,7 +231,7 @@ def verify(request: Request, streams: tuple[str, ...]) -> None:
 
 @click.command()
 @click.argument("stream")
-@asked
+@takes_request
 def pins(request: Request, stream: str) -> None:
     """List the pins of STREAM, by name."""
     from dagster_ckpt.cli.output import documents, text_tables
@@ -241,7 +241,7 @@ def pins(request: Request, stream: str) -> None:
 
 @click.command()
 @click.argument("stream")
-@asked
+@takes_request
 def subscribers(request: Request, stream: str) -> None:
     """List the streams that read STREAM.
 
@@ -250,7 +250,7 @@ def subscribers(request: Request, stream: str) -> None:
     from dagster_ckpt.cli.output import subscriber_text
 
     there = request.store.stream(stream).subscribers()
-    request.show(subscriber_text.listed, subscriber_text.documented, stream, there)
+    request.show(subscriber_text.show_subscribers, subscriber_text.subscribers_document, stream, there)
 
 
 @click.command()
@@ -264,7 +264,7 @@ def subscribers(request: Request, stream: str) -> None:
 )
 @as_of_time
 @click.option("--include-creating", is_flag=True, help="Also streams whose tables are still being created.")
-@asked
+@takes_request
 def snapshot(
     request: Request,
     streams: tuple[str, ...],
@@ -281,7 +281,7 @@ def snapshot(
     from dagster_ckpt.cli.output import snapshot_text
 
     chosen = request.store.snapshot(streams, consistency, as_of, include_creating=include_creating)
-    request.show(snapshot_text.listed, snapshot_text.documented, consistency, chosen)
+    request.show(snapshot_text.show_snapshot, snapshot_text.snapshot_document, consistency, chosen)
 
 
 COMMANDS = (streams, epochs, show, explain, read, get, changes, verify, pins, subscribers, snapshot)

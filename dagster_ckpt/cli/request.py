@@ -85,7 +85,7 @@ class FriendlyGroup(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-def asked(command: Callable[Concatenate[Request, Rest], None]) -> Callable[..., None]:
+def takes_request(command: Callable[Concatenate[Request, Rest], None]) -> Callable[..., None]:
     """Pass the command its `Request`. `--store` and `--json` may come before or after the command's name.
 
     pyarrow and all that reads a store are imported here and in the commands, when one runs: this keeps `--help` fast.

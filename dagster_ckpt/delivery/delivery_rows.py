@@ -19,7 +19,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
 )
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.manifest.row_key import HOW_TO_A_KEY, row_key
-from dagster_ckpt.protocol.transitions.renamed_columns import named_as
+from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.holders.pins import find_pin
@@ -108,9 +108,11 @@ class DeliveryRows:
             if snapshot is not None:
                 end = next_part(at, snapshot, reader.term)
                 count = None if end.in_snapshot else self._count(snapshot)
-                rows = self._of_table(named_as(snapshot, newest), Share(end.part - 1, end.parts))
+                rows = self._of_table(with_names_of(snapshot, newest), Share(end.part - 1, end.parts))
                 return Step(end, rows, 1, count, shown=snapshot)
-        epochs = _bounded([named_as(each, newest) for each in self.log.behind(newest, at, self.epochs_max, until)])
+        epochs = _one_transaction(
+            [with_names_of(each, newest) for each in self.log.behind(newest, at, self.epochs_max, until)]
+        )
         if not epochs:
             return None
         last = epochs[-1]
@@ -164,7 +166,7 @@ class DeliveryRows:
         return read(self.chain.store, self.chain.clock, epochs, self._columns)
 
 
-def _bounded(epochs: Sequence[Manifest]) -> list[Manifest]:
+def _one_transaction(epochs: Sequence[Manifest]) -> list[Manifest]:
     """Those at the beginning that fit into one transaction."""
     rows = size = 0
     for number, epoch in enumerate(epochs):

@@ -171,7 +171,7 @@ class _DeliveryWork:
         return delivery_name(self._job.asset, self._writer.manifest.uuid)
 
     def _deliver(self, session: Session) -> JobResult:
-        at = self._begun(session)
+        at = self._resume(session)
         began_ms = self._clock.monotonic_ms()
         while True:
             end = self._terms.reason_to_end()
@@ -189,7 +189,7 @@ class _DeliveryWork:
         try:
             return self._rows.following(at, Reader.of(self._writer.manifest), self._until)
         except NothingFollowsError as error:
-            # `_begun` of the next session judges why.
+            # `_resume` of the next session judges why.
             raise self._not_followed(error) from None
 
     def _not_followed(self, reason: Exception) -> DestinationUnavailableError:
@@ -198,10 +198,10 @@ class _DeliveryWork:
             f"asset={self._job.asset}, stream={self._job.stream}, reason={reason}"
         )
 
-    def _begun(self, session: Session) -> UpstreamPosition:
+    def _resume(self, session: Session) -> UpstreamPosition:
         """Where to go on from the destination's position, recorded in this delivery's manifest and kept for it."""
-        newest, known, self._there = self._rows.log.newest(), self._delivered(), session.position
-        there = None if session.position is None else self._decoded(session.position)
+        newest, known, self._there = self._rows.log.newest(), self._delivered_epoch(), session.position
+        there = None if session.position is None else self._decode(session.position)
         of_this_stream = there is not None and there.uuid == newest.uuid
         if there is not None and of_this_stream and there.encode() != self._position().current:
             self._commit(there, rows=0, milliseconds=0, table_rows=None)
@@ -214,11 +214,11 @@ class _DeliveryWork:
         if judgement.found is not None:
             self._writer.check_term()  # a successor has moved the position, and released what follows this one
             text = "%s. asset=%s, position=%s%s"
-            _log.warning(text, judgement.found, self._job.asset, session.position, _named("there", instead))
+            _log.warning(text, judgement.found, self._job.asset, session.position, _position_text("there", instead))
         match judgement.move:
             case Move.STOP:
                 assert judgement.found is not None, "a delivery stops for a reason"
-                raise self._stopped(judgement.found, there, instead)
+                raise self._stop_error(judgement.found, there, instead)
             case Move.REPLACE:
                 assert there is not None, "only what was delivered is replaced"
                 with self._upstreams.snapshot(self._writer.manifest) as shown:
@@ -273,12 +273,12 @@ class _DeliveryWork:
         found = self._writer.manifest.sources
         return found[0] if found else SourcePosition(_identity(self._job.stream))
 
-    def _delivered(self) -> Epoch:
+    def _delivered_epoch(self) -> Epoch:
         """The newest epoch that this delivery has recorded as delivered."""
         current = self._position().current
         return EMPTY if current is None else decode(current).epoch
 
-    def _decoded(self, text: str) -> UpstreamPosition:
+    def _decode(self, text: str) -> UpstreamPosition:
         try:
             return decode(text)
         except ValueError as error:
@@ -296,13 +296,13 @@ class _DeliveryWork:
             return error
         return None
 
-    def _stopped(
+    def _stop_error(
         self, found: Found, there: UpstreamPosition | None, instead: UpstreamPosition | None
     ) -> IncompatibleStateError:
         return IncompatibleStateError(
             f"{found}: nothing was written. Restore the destination, or {start_over(self._name, self._rows.table)}. "
             f"asset={self._job.asset}, stream={self._job.stream}, destination={self._job.destination.address}, "
-            f"position={None if there is None else there.encode()}{_named('there', instead)}"
+            f"position={None if there is None else there.encode()}{_position_text('there', instead)}"
         )
 
     def _wait(self, began_ms: int) -> int:
@@ -343,7 +343,7 @@ class _Counted(Iterator[pa.RecordBatch]):
         return batch
 
 
-def _named(name: str, position: UpstreamPosition | None) -> str:
+def _position_text(name: str, position: UpstreamPosition | None) -> str:
     """A position for an error; nothing where there is none."""
     return "" if position is None else f", {name}={position.encode()}"
 

@@ -26,7 +26,7 @@ from dagster_ckpt.delivery.destination import (
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
 from dagster_ckpt.destinations.faults import destination_error, fault_by_text
-from dagster_ckpt.destinations.secrets import resolved, secrets_hidden, shown, without_secrets
+from dagster_ckpt.destinations.secrets import public_address, resolve, secrets_hidden, without_secrets
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
 
@@ -62,8 +62,8 @@ class DeltaLake:
 
     @property
     def address(self) -> str:
-        uri = resolved(self.uri)
-        return shown(uri) if "://" in uri else uri
+        uri = resolve(self.uri)
+        return public_address(uri) if "://" in uri else uri
 
     @property
     def table_name(self) -> None:
@@ -87,7 +87,7 @@ class DeltaSession:
         self._to, self._delivery, self._table = to, delivery, table
         try:
             with self._errors():
-                self._handle = _loaded(to, table)
+                self._handle = _load(to, table)
                 found, fence = self._read(self._handle), self._fence + 1
                 loaded = self._handle.version() or 0
                 if found is not None:  # before any commit, which would hide it from the next session
@@ -95,7 +95,7 @@ class DeltaSession:
                 # A commit of its own, so that the conflict check refuses those who loaded the table before.
                 self._commit_nothing({})
                 self._check_fence(fence)
-                self._difference = self._compared()
+                self._difference = self._compare()
                 self._difference.check(to.address, replaces=may_replace(table))
                 if self._difference.missing and not self._difference.misfits:
                     self._add(self._difference.missing)
@@ -157,9 +157,9 @@ class DeltaSession:
             return
         nulls = any(changes[key].null_count for key in self._table.key)
         equal = "IS NOT DISTINCT FROM" if nulls else "="
-        same = " AND ".join(f"t.{_quoted(key)} {equal} s.{_quoted(key)}" for key in self._table.key)
-        values = {_quoted(name): f"s.{_quoted(name)}" for name in self._table.columns.names}
-        gone, there = f"s.{_quoted(CHANGE_TYPE)} = '{DELETE}'", f"s.{_quoted(CHANGE_TYPE)} <> '{DELETE}'"
+        same = " AND ".join(f"t.{_quote(key)} {equal} s.{_quote(key)}" for key in self._table.key)
+        values = {_quote(name): f"s.{_quote(name)}" for name in self._table.columns.names}
+        gone, there = f"s.{_quote(CHANGE_TYPE)} = '{DELETE}'", f"s.{_quote(CHANGE_TYPE)} <> '{DELETE}'"
         (
             self._handle.merge(
                 changes,
@@ -181,7 +181,7 @@ class DeltaSession:
         )
         self._handle.update_incremental()
 
-    def _compared(self) -> Difference:
+    def _compare(self) -> Difference:
         from deltalake import Schema
 
         there = {
@@ -328,14 +328,14 @@ class _Rows(Iterator[pa.RecordBatch]):
             yield batch.select([name for name in batch.schema.names if name != CHANGE_TYPE])
 
 
-def _loaded(to: DeltaLake, table: DeliveredTable) -> "DeltaTable":
+def _load(to: DeltaLake, table: DeliveredTable) -> "DeltaTable":
     try:
         from deltalake import DeltaTable
     except ImportError as error:
         raise OutsideCodeError(
             "delivering to Delta Lake needs its library: pip install 'dagster-ckpt[deltalake]'"
         ) from error
-    uri, options = resolved(to.uri), _options(to)
+    uri, options = resolve(to.uri), _options(to)
     if not DeltaTable.is_deltatable(uri, options):
         # A column that the stream drops one day must not be required.
         columns = pa.schema([column.with_nullable(True) for column in table.columns])
@@ -360,7 +360,7 @@ def _empties(commit: Mapping[str, Any]) -> bool:
 
 
 def _options(to: DeltaLake) -> dict[str, str]:
-    return {name: resolved(value) for name, value in to.storage_options.items()}
+    return {name: resolve(value) for name, value in to.storage_options.items()}
 
 
 def _numbers_of(position: str) -> dict[str, int]:
@@ -369,7 +369,7 @@ def _numbers_of(position: str) -> dict[str, int]:
     return {"length": len(data), **{str(number): int.from_bytes(part, "big") for number, part in enumerate(parts)}}
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 

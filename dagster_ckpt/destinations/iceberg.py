@@ -40,12 +40,18 @@ from dagster_ckpt.destinations.iceberg_table import (
     mark_of,
     pieces,
     rewritten,
-    spelled,
+    type_text,
     was_rolled_back,
     with_columns,
-    written,
+    write_files,
 )
-from dagster_ckpt.destinations.secrets import resolved, secrets_hidden, sent, shown, without_secrets
+from dagster_ckpt.destinations.secrets import (
+    connection_options,
+    public_address,
+    resolve,
+    secrets_hidden,
+    without_secrets,
+)
 from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 
 if TYPE_CHECKING:
@@ -93,7 +99,7 @@ class Iceberg:
     @property
     def address(self) -> str:
         uri = self.properties.get("uri")
-        where = [] if uri is None else [shown(resolved(uri)).rstrip("/")]
+        where = [] if uri is None else [public_address(resolve(uri)).rstrip("/")]
         return "/".join([*where, self.catalog, self.table])
 
     @property
@@ -122,7 +128,7 @@ class IcebergSession:
             self._catalog = _catalog(to)
         try:
             with self._errors():
-                self._iceberg = self._opened()
+                self._iceberg = self._open_table()
         except BaseException:
             self._catalog.close()
             raise
@@ -136,18 +142,18 @@ class IcebergSession:
     def apply(self, transaction: Transaction) -> None:
         """See `Session.apply`. Holds a piece of the rows at a time, and of an upsert the keys and one data file."""
         if transaction.after != self.position:
-            raise self._moved(transaction)
+            raise self._moved_error(transaction)
         self._difference.check(self._to.address, replaces=transaction.replaces)
         keys, added = list[pa.RecordBatch](), list["DataFile"]()
         with self._errors():
-            metadata = self._begun().table_metadata
+            metadata = self._begin().table_metadata
         # Cast to the table's types: Iceberg stores an 8-bit integer as 32 bits.
         there = metadata.schema().as_arrow()
         columns = pa.schema([there.field(name) for name in self._table.columns.names])
         try:
             for piece in pieces(self._rows(transaction, columns, keys), columns):
                 with self._errors():
-                    added += written(metadata, self._iceberg.io, piece)
+                    added += write_files(metadata, self._iceberg.io, piece)
         except BaseException:
             delete_files(self._iceberg, added)  # no snapshot refers to them
             raise
@@ -155,7 +161,7 @@ class IcebergSession:
             self._commit(transaction, added, keys)
         self.position, self._difference = transaction.until, Difference()
 
-    def _begun(self) -> "IcebergTransaction":
+    def _begin(self) -> "IcebergTransaction":
         """A transaction in which the table has the columns that are delivered."""
         missing = [self._table.columns.field(name) for name in self._difference.missing]
         other = [name for name in self._difference.columns if name in self._table.columns.names]
@@ -181,14 +187,14 @@ class IcebergSession:
             elif keys:
                 removed, kept = rewritten(self._iceberg, self._of_table(keys))
             try:
-                commit(self._begun(), self._delivery, Mark(self._fence, transaction.until), added + kept, removed)
+                commit(self._begin(), self._delivery, Mark(self._fence, transaction.until), added + kept, removed)
                 return
             except ConflictError:
                 delete_files(self._iceberg, kept)
             found = mark_of(self._iceberg, self._delivery)
             if found is None or (found.fence, found.position) != (self._fence, self.position):
                 delete_files(self._iceberg, added)
-                raise self._moved(transaction)
+                raise self._moved_error(transaction)
             self._check_not_rolled_back(found, self._iceberg)
             if self._difference != Difference():
                 break  # the files name columns by id, and an id may be another column now
@@ -199,15 +205,15 @@ class IcebergSession:
         there = self._iceberg.schema().as_arrow()
         return pa.Table.from_batches(keys).cast(pa.schema([there.field(name) for name in self._table.key]))
 
-    def _opened(self) -> "Table":
+    def _open_table(self) -> "Table":
         """The table, with the fence of this session, and every column that is delivered."""
         for _ in range(_ATTEMPTS):
-            table = self._made()
+            table = self._create_table()
             found = mark_of(table, self._delivery)
             self._check(table, found)
             self._fence = 1 if found is None else found.fence + 1
             self.position = None if found is None else found.position
-            self._difference = self._compared(table)
+            self._difference = self._compare(table)
             self._difference.check(self._to.address, replaces=may_replace(self._table))
             missing = () if self._difference.misfits else self._difference.missing
             begun = with_columns(table, (), pa.schema([self._table.columns.field(name) for name in missing]))
@@ -220,7 +226,7 @@ class IcebergSession:
             return table
         raise self._busy()
 
-    def _made(self) -> "Table":
+    def _create_table(self) -> "Table":
         name = self._to.table
         if not self._catalog.table_exists(name):
             self._catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
@@ -243,8 +249,8 @@ class IcebergSession:
                 f"name another. destination={self._to.address}, delivery={self._delivery}"
             )
 
-    def _compared(self, table: "Table") -> Difference:
-        there = {column.name: ColumnThere(spelled(column), column.required) for column in table.schema().fields}
+    def _compare(self, table: "Table") -> Difference:
+        there = {column.name: ColumnThere(type_text(column), column.required) for column in table.schema().fields}
         return difference(self._table, column_types(self._table.columns), there)
 
     def _check_not_rolled_back(self, found: Mark, table: "Table") -> None:
@@ -257,7 +263,7 @@ class IcebergSession:
                 f"sequence_number={found.sequence}"
             )
 
-    def _moved(self, transaction: Transaction) -> PositionMovedError:
+    def _moved_error(self, transaction: Transaction) -> PositionMovedError:
         return PositionMovedError(
             "another delivery has taken over, or has moved the position: this one has committed nothing. "
             f"destination={self._to.address}, delivery={self._delivery}, after={transaction.after}"
@@ -304,7 +310,7 @@ def _catalog(to: Iceberg) -> "Catalog":
             "delivering to Iceberg needs its library: pip install 'dagster-ckpt[iceberg]'"
         ) from error
     try:
-        return load_catalog(to.catalog, **sent(to.properties))
+        return load_catalog(to.catalog, **connection_options(to.properties))
     except (NotInstalledError, ImportError) as error:
         raise OutsideCodeError(
             "this catalog needs an extra of pyiceberg, or a driver: pip install 'pyiceberg[sql-postgres]', for "

@@ -72,10 +72,10 @@ def column_types(columns: pa.Schema) -> dict[str, str]:
     """Iceberg's type of each column, as it spells it."""
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
-    return {column.name: spelled(column) for column in _pyarrow_to_schema_without_ids(columns).fields}
+    return {column.name: type_text(column) for column in _pyarrow_to_schema_without_ids(columns).fields}
 
 
-def spelled(column: "NestedField") -> str:
+def type_text(column: "NestedField") -> str:
     """The column's type without the ids of nested fields."""
     return _NUMBER.sub(r"\1: ", str(column.field_type))
 
@@ -147,7 +147,7 @@ def pieces(rows: Iterable[pa.RecordBatch], columns: pa.Schema) -> Iterator[pa.Ta
         yield pa.Table.from_batches(batches, columns)
 
 
-def written(metadata: "TableMetadata", io: "FileIO", rows: pa.Table) -> "list[DataFile]":
+def write_files(metadata: "TableMetadata", io: "FileIO", rows: pa.Table) -> "list[DataFile]":
     """Data files with these rows, which have the table's types. No snapshot names them yet."""
     from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
@@ -163,15 +163,15 @@ def rewritten(table: "Table", keys: pa.Table) -> "tuple[list[DataFile], list[Dat
     fields = [table.schema().find_field(name) for name in keys.column_names]
     compared = [field.name for field in fields if field.required or field.field_id not in partitioned]
 
-    def kept() -> Iterator[pa.RecordBatch]:
+    def rows_to_keep() -> Iterator[pa.RecordBatch]:
         for task in table.scan(row_filter=_range(keys.select(compared))).plan_files():
             # Most files may have none of the keys, and they need not be read whole.
-            if pc.any(_found(_read(table, task, keys.schema), keys)).as_py():
+            if pc.any(_is_key(_read(table, task, keys.schema), keys)).as_py():
                 rows = _read(table, task, columns)
                 removed.append(task.file)
-                yield from rows.filter(pc.invert(_found(rows.select(keys.column_names), keys))).to_batches()
+                yield from rows.filter(pc.invert(_is_key(rows.select(keys.column_names), keys))).to_batches()
 
-    new = [file for piece in pieces(kept(), columns) for file in written(table.metadata, table.io, piece)]
+    new = [file for piece in pieces(rows_to_keep(), columns) for file in write_files(table.metadata, table.io, piece)]
     return removed, new
 
 
@@ -192,7 +192,7 @@ def _read(table: "Table", task: "FileScanTask", columns: pa.Schema) -> pa.Table:
     return scan.to_table([task]).select(columns.names).cast(columns)
 
 
-def _found(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
+def _is_key(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
     """Of each row, whether it is one of the keys. Nulls are equal."""
     # Rows and keys get an integer code each, from the values of the keys; it is refined column by column.
     of_rows, of_keys = pa.scalar(0, pa.int64()), pa.scalar(0, pa.int64())

@@ -94,15 +94,15 @@ def _literals(values: pa.Array) -> pa.StringArray:
 
 
 def _strings(values: pa.Array) -> pa.StringArray:
-    return _quoted(values.cast(pa.string()))
+    return _quote(values.cast(pa.string()))
 
 
 def _texts(values: pa.Array) -> pa.StringArray:
-    return _quoted(_escaped(values))
+    return _quote(_escape(values))
 
 
 def _bytes(values: pa.Array) -> pa.StringArray:
-    return _quoted(_base64(values))
+    return _quote(_base64(values))
 
 
 def _timestamps(values: pa.Array) -> pa.StringArray:
@@ -113,7 +113,7 @@ def _timestamps(values: pa.Array) -> pa.StringArray:
 
 
 def _lists(values: pa.Array) -> pa.StringArray:
-    return _around("[", _joined(values, _json(values.flatten())), "]")
+    return _around("[", _join(values, _json(values.flatten())), "]")
 
 
 def _structs(values: pa.StructArray) -> pa.StringArray:
@@ -124,7 +124,7 @@ def _around(before: str, text: pa.Array, after: str) -> pa.StringArray:
     return pc.binary_join_element_wise(before, text, after, "")
 
 
-def _quoted(text: pa.Array) -> pa.StringArray:
+def _quote(text: pa.Array) -> pa.StringArray:
     return _around('"', text, '"')
 
 
@@ -140,7 +140,7 @@ def _floats(values: pa.Array) -> pa.StringArray:
     return pc.if_else(finite, text, pc.if_else(pc.is_nan(values), '"NaN"', infinite))
 
 
-def _escaped(text: pa.Array) -> pa.StringArray:
+def _escape(text: pa.Array) -> pa.StringArray:
     text = text.cast(pa.string())
     if not pc.any(pc.match_substring_regex(text, _ESCAPED)).as_py():
         return text
@@ -152,7 +152,7 @@ def _escaped(text: pa.Array) -> pa.StringArray:
     return text
 
 
-def _joined(lists: pa.Array, texts: pa.StringArray) -> pa.StringArray:
+def _join(lists: pa.Array, texts: pa.StringArray) -> pa.StringArray:
     """The texts of each list's values with commas between them. `texts` are those of all lists, without null lists."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -163,7 +163,7 @@ def _maps(maps: pa.MapArray) -> pa.StringArray:
     # As a list of structs: its flatten() honors slices and nulls.
     entries = maps.cast(pa.list_(pa.struct([("key", maps.type.key_type), ("value", maps.type.item_type)])))
     keys, items = entries.flatten().flatten()
-    return _around("{", _joined(entries, pc.binary_join_element_wise(_json(keys), _json(items), ":")), "}")
+    return _around("{", _join(entries, pc.binary_join_element_wise(_json(keys), _json(items), ":")), "}")
 
 
 def _base64(values: pa.Array) -> pa.StringArray:

@@ -42,7 +42,7 @@ from dagster_ckpt.delivery.destination import (
 from dagster_ckpt.destinations.faults import destination_error
 from dagster_ckpt.destinations.json_rows import check_json, in_pieces, json_rows
 from dagster_ckpt.destinations.kafka_topics import TopicFacts, Topics, shown_error
-from dagster_ckpt.destinations.secrets import resolved, secrets_hidden, shown
+from dagster_ckpt.destinations.secrets import public_address, resolve, secrets_hidden
 from dagster_ckpt.errors import (
     CheckpointError,
     IncompatibleStateError,
@@ -115,7 +115,7 @@ class Kafka:
 
     @property
     def address(self) -> str:
-        return shown(f"kafka://{resolved(self.bootstrap_servers)}/{self.topic}")
+        return public_address(f"kafka://{resolve(self.bootstrap_servers)}/{self.topic}")
 
     @property
     def table_name(self) -> str:
@@ -143,7 +143,7 @@ class Kafka:
 
     def settings(self) -> dict[str, str]:
         """`config` with the values of its environment variables."""
-        return {name: resolved(value) for name, value in self.config.items()}
+        return {name: resolve(value) for name, value in self.config.items()}
 
 
 class KafkaSession:
@@ -162,7 +162,7 @@ class KafkaSession:
         self._ends_ms: int | None = None
         self._settings = settings = {
             **to.settings(),
-            "bootstrap.servers": resolved(to.bootstrap_servers),
+            "bootstrap.servers": resolve(to.bootstrap_servers),
             "transactional.id": self._positions,
         }
         with self._errors():
@@ -184,7 +184,7 @@ class KafkaSession:
                 self._producer.init_transactions(to.timeout_s)
                 value = self._topics.last_value(self._positions)
                 found = None if value is None else json.loads(value)
-                self._topic = self._checked(found)
+                self._topic = self._check_topic(found)
                 self.position: str | None = None if found is None else found["position"]
             except BaseException:
                 self._topics.close()
@@ -295,9 +295,9 @@ class KafkaSession:
             if len(self._producer) < waiting:
                 waiting, since_ms = len(self._producer), now_ms
             elif now_ms - since_ms > 1000 * self._to.timeout_s:
-                raise self._failed(f"{waiting} records could not be sent")
+                raise self._error(f"{waiting} records could not be sent")
 
-    def _checked(self, found: Mapping[str, Any] | None) -> TopicFacts:
+    def _check_topic(self, found: Mapping[str, Any] | None) -> TopicFacts:
         """The topic, which is made if there is none; `found` is the record of the position."""
         there = self._topics.describe(self._to.topic)
         if found is None:
@@ -330,7 +330,7 @@ class KafkaSession:
 
     def _check_time(self) -> None:
         if self._is_late():
-            raise self._failed(
+            raise self._error(
                 "the transaction took longer than the brokers allow. Lower max_epochs of deliver, or raise "
                 f"transaction_timeout_s. transaction_timeout_s={self._to.transaction_timeout_s}"
             )
@@ -371,9 +371,9 @@ class KafkaSession:
             return InvalidPipelineError(
                 f"a setting in config is wrong: correct it. destination={self._to.address}, reason={reason}"
             )
-        return self._failed(reason, error)
+        return self._error(reason, error)
 
-    def _failed(self, reason: str, error: "KafkaError | None" = None) -> CheckpointError:
+    def _error(self, reason: str, error: "KafkaError | None" = None) -> CheckpointError:
         return destination_error(
             self._topics.fault(error),
             "the request to Kafka failed, or its reply was lost: check that the brokers can be reached.",

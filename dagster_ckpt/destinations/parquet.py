@@ -33,7 +33,7 @@ from dagster_ckpt.delivery.destination import (
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, difference
 from dagster_ckpt.destinations.faults import destination_error, fault_by_text
-from dagster_ckpt.destinations.secrets import resolved, shown
+from dagster_ckpt.destinations.secrets import public_address, resolve
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.storage.stores.address import check_url, open_store
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
@@ -70,7 +70,7 @@ class ParquetFolder:
 
     @property
     def address(self) -> str:
-        return shown(resolved(self.url))
+        return public_address(resolve(self.url))
 
     @property
     def table_name(self) -> None:
@@ -97,9 +97,9 @@ class ParquetFolder:
     def store(self) -> ObjectStore:
         """The folder."""
         options = {
-            name: resolved(value) if isinstance(value, str) else value for name, value in self.storage_options.items()
+            name: resolve(value) if isinstance(value, str) else value for name, value in self.storage_options.items()
         }
-        return open_store(resolved(self.url), options)
+        return open_store(resolve(self.url), options)
 
 
 class ParquetSession:
@@ -140,10 +140,10 @@ class ParquetSession:
         nonce = self._clock.unique()
         try:
             if transaction.after != self.position:
-                raise self._moved(transaction)
+                raise self._moved_error(transaction)
             files = [self._write(nonce, number, rows) for number, rows in enumerate(self._pieces(transaction.rows))]
             if not self._create({"position": transaction.until, "files": files}, nonce):
-                raise self._moved(transaction)
+                raise self._moved_error(transaction)
         except StoreUnavailableError as error:
             raise self._unavailable(error) from error
         self.position = transaction.until
@@ -169,7 +169,7 @@ class ParquetSession:
         """A durable file that nothing names yet."""
         buffer = BytesIO()
         pq.write_table(rows, buffer, compression="zstd")
-        name, data = f"{DATA}/{_numbered(self._number + 1)}-{nonce}-{piece}.parquet", buffer.getbuffer()
+        name, data = f"{DATA}/{_number_text(self._number + 1)}-{nonce}-{piece}.parquet", buffer.getbuffer()
         # The name is unique: if the object exists, a retry of this very call created it.
         self._store.put_if_absent(name, data)
         return {"path": name, "rows": rows.num_rows, "bytes": len(data)}
@@ -218,12 +218,12 @@ class ParquetSession:
         for number in range(since, self._number + 1):
             manifest = self._read(_manifest_name(number))
             named.update(file["path"] for file in manifest["files"])
-        end = f"{DATA}/{_numbered(self._number + 1)}"
-        for name in list(self._store.list(DATA, after=f"{DATA}/{_numbered(since)}")):
+        end = f"{DATA}/{_number_text(self._number + 1)}"
+        for name in list(self._store.list(DATA, after=f"{DATA}/{_number_text(since)}")):
             if name < end and name not in named:
                 self._store.delete(name)
 
-    def _moved(self, transaction: Transaction) -> PositionMovedError:
+    def _moved_error(self, transaction: Transaction) -> PositionMovedError:
         return PositionMovedError(
             "another delivery has taken over, or has moved the position: this one has committed nothing. "
             f"delivery={self._delivery}, destination={self._to.address}, after={transaction.after}"
@@ -249,8 +249,8 @@ def _as_read(column: pa.Field) -> pa.DataType | None:
 
 
 def _manifest_name(number: int) -> str:
-    return f"{MANIFESTS}/{_numbered(number)}.json"
+    return f"{MANIFESTS}/{_number_text(number)}.json"
 
 
-def _numbered(number: int) -> str:
+def _number_text(number: int) -> str:
     return str(number).zfill(_DIGITS)

@@ -30,7 +30,7 @@ from dagster_ckpt.delivery.destination import (
 )
 from dagster_ckpt.delivery.schema_changes import ColumnThere, Difference, difference, may_replace
 from dagster_ckpt.destinations.faults import destination_error, fault_by_sqlstate
-from dagster_ckpt.destinations.secrets import resolved, secrets_hidden, shown, without_secrets
+from dagster_ckpt.destinations.secrets import public_address, resolve, secrets_hidden, without_secrets
 from dagster_ckpt.errors import CheckpointError, IncompatibleStateError, InvalidPipelineError, OutsideCodeError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PREIMAGE
 from dagster_ckpt.protocol.redaction import escape_user, split_user
@@ -102,11 +102,11 @@ class Postgres:
 
     @property
     def address(self) -> str:
-        return f"{shown(_server(resolved(self.url)))}/{self.schema}.{self.table}"
+        return f"{public_address(_server(resolve(self.url)))}/{self.schema}.{self.table}"
 
     @property
     def table_name(self) -> str:
-        database = shown(_server(resolved(self.url))).split("/", 3)[3:]
+        database = public_address(_server(resolve(self.url))).split("/", 3)[3:]
         return ".".join(filter(None, (*database, self.schema, self.table)))
 
     def check_mode(self, mode: DeliveryMode) -> None:
@@ -125,9 +125,9 @@ class PostgresSession:
 
     def __init__(self, to: Postgres, delivery: str, table: DeliveredTable) -> None:
         self._to, self._delivery, self._table = to, delivery, table
-        self._into = f"{_quoted(to.schema)}.{_quoted(to.table)}"
-        self._positions = f"{_quoted(to.schema)}.{POSITIONS}"
-        self._connection = _connected(to)
+        self._into = f"{_quote(to.schema)}.{_quote(to.table)}"
+        self._positions = f"{_quote(to.schema)}.{POSITIONS}"
+        self._connection = _connect(to)
         try:
             with self._transaction():
                 self._make_tables()
@@ -145,7 +145,7 @@ class PostgresSession:
                         f"Nothing was written. Restore the database, or {start_over(delivery, table)}. "
                         f"destination={to.address}, delivery={delivery}, position={self.position}"
                     )
-                self._difference = self._compared()
+                self._difference = self._compare()
                 self._difference.check(to.address, replaces=may_replace(table))
                 if not self._difference.misfits:
                     self._add(self._difference.missing)
@@ -191,10 +191,10 @@ class PostgresSession:
                 self._replace_columns()
         elif self._table.key:
             self._delete()
-        names = ", ".join(map(_quoted, self._table.columns.names))
+        names = ", ".join(map(_quote, self._table.columns.names))
         others = [name for name in self._table.columns.names if name not in self._table.key]
-        update = ", ".join(f"{_quoted(name)} = EXCLUDED.{_quoted(name)}" for name in others)
-        conflict = f"({', '.join(map(_quoted, self._table.key))})"
+        update = ", ".join(f"{_quote(name)} = EXCLUDED.{_quote(name)}" for name in others)
+        conflict = f"({', '.join(map(_quote, self._table.key))})"
         self._run(
             f"INSERT INTO {self._into} ({names}) SELECT {names} FROM {_TEMPORARY} r "
             f"WHERE r.{CHANGE_TYPE} NOT IN ('{DELETE}', '{UPDATE_PREIMAGE}') "
@@ -206,15 +206,15 @@ class PostgresSession:
         )
 
     def _delete(self) -> None:
-        same = " AND ".join(f"t.{_quoted(key)} IS NOT DISTINCT FROM r.{_quoted(key)}" for key in self._table.key)
+        same = " AND ".join(f"t.{_quote(key)} IS NOT DISTINCT FROM r.{_quote(key)}" for key in self._table.key)
         # Only `=` uses the index. Null keys, which are few, get a statement of their own.
-        equal = " AND ".join(f"t.{_quoted(key)} = r.{_quoted(key)}" for key in self._table.key)
-        some_null = " OR ".join(f"r.{_quoted(key)} IS NULL" for key in self._table.key)
+        equal = " AND ".join(f"t.{_quote(key)} = r.{_quote(key)}" for key in self._table.key)
+        some_null = " OR ".join(f"r.{_quote(key)} IS NULL" for key in self._table.key)
         gone = f"r.{CHANGE_TYPE} = '{DELETE}'"
         self._run(f"DELETE FROM {self._into} t USING {_TEMPORARY} r WHERE {gone} AND {equal}")
         self._run(f"DELETE FROM {self._into} t USING {_TEMPORARY} r WHERE {gone} AND ({some_null}) AND {same}")
 
-    def _compared(self) -> Difference:
+    def _compare(self) -> Difference:
         columns = self._rows(_COLUMNS, [self._into])
         there = {name: ColumnThere(_ALIKE.get(kind, kind), required) for name, kind, required in columns}
         wanted = {each.name: _type_of(each.name, each.type) for each in self._table.columns}
@@ -229,20 +229,20 @@ class PostgresSession:
     def _add(self, names: Iterable[str]) -> None:
         for name in names:
             kind = _type_of(name, self._table.columns.field(name).type)
-            self._run(f"ALTER TABLE {self._into} ADD COLUMN {_quoted(name)} {kind}")
+            self._run(f"ALTER TABLE {self._into} ADD COLUMN {_quote(name)} {kind}")
 
     def _replace_columns(self) -> None:
         """Give the table, which is empty now, the columns and the key of the stream."""
         for name in self._difference.columns:
-            self._run(f"ALTER TABLE {self._into} DROP COLUMN {_quoted(name)}")
-        left = self._compared()
+            self._run(f"ALTER TABLE {self._into} DROP COLUMN {_quote(name)}")
+        left = self._compare()
         self._add(left.missing)
         if left.misfits:  # the key
             for index, constraint, *_ in self._rows(_UNIQUE_INDEXES, [self._into]):
-                of_table = f"ALTER TABLE {self._into} DROP CONSTRAINT {_quoted(constraint or '')}"
+                of_table = f"ALTER TABLE {self._into} DROP CONSTRAINT {_quote(constraint or '')}"
                 self._run(f"DROP INDEX {index}" if constraint is None else of_table)
             for key in self._table.key:  # a dropped primary key leaves NOT NULL behind
-                self._run(f"ALTER TABLE {self._into} ALTER COLUMN {_quoted(key)} DROP NOT NULL")
+                self._run(f"ALTER TABLE {self._into} ALTER COLUMN {_quote(key)} DROP NOT NULL")
             self._make_index()
         self._difference = Difference()
 
@@ -269,12 +269,12 @@ class PostgresSession:
                 "the key may be null, and before PostgreSQL 15 a unique index treats nulls as distinct: use a newer "
                 f"server, or leave null keys out. server_version={version}, key={', '.join(self._table.key)}"
             )
-        keys = ", ".join(map(_quoted, self._table.key))
+        keys = ", ".join(map(_quote, self._table.key))
         alike = " NULLS NOT DISTINCT" if nullable else ""
         self._run(f"CREATE UNIQUE INDEX ON {self._into} ({keys}){alike}")
 
     def _make(self, what: str, columns: pa.Schema, end: str = "") -> None:
-        made = ", ".join(f"{_quoted(each.name)} {_type_of(each.name, each.type)}" for each in columns)
+        made = ", ".join(f"{_quote(each.name)} {_type_of(each.name, each.type)}" for each in columns)
         self._run(f"CREATE {what} ({made}) {end}")
 
     def _take_fence(self) -> tuple[int, str | None, bool]:
@@ -323,7 +323,7 @@ class PostgresSession:
                 raise
 
 
-def _connected(to: Postgres) -> "Connection":
+def _connect(to: Postgres) -> "Connection":
     try:
         from adbc_driver_manager import Error
         from adbc_driver_postgresql import dbapi
@@ -333,7 +333,7 @@ def _connected(to: Postgres) -> "Connection":
         ) from error
     with secrets_hidden({"url": to.url}), ExitStack() as opened:
         try:
-            connection = opened.enter_context(closing(dbapi.connect(_server(resolved(to.url)), autocommit=False)))
+            connection = opened.enter_context(closing(dbapi.connect(_server(resolve(to.url)), autocommit=False)))
             with connection.cursor() as cursor:
                 cursor.execute(f"SET lock_timeout = '{to.lock_timeout_s}s'")
                 cursor.execute(f"SET idle_in_transaction_session_timeout = '{2 * to.lock_timeout_s}s'")
@@ -370,7 +370,7 @@ def _server(url: str) -> str:
     return escape_user(url)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

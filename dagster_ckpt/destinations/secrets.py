@@ -19,7 +19,7 @@ class UnsetVariableError(OutsideCodeError):
     """An environment variable that a destination names is not set."""
 
 
-def resolved(text: str) -> str:
+def resolve(text: str) -> str:
     """The text, or the value of the environment variable that it stands for (`dagster.EnvVar`).
 
     Raises `UnsetVariableError` where the variable is not set.
@@ -36,12 +36,12 @@ def resolved(text: str) -> str:
     return value
 
 
-def sent(options: Mapping[str, str]) -> dict[str, str]:
+def connection_options(options: Mapping[str, str]) -> dict[str, str]:
     """Options as a library is given them: resolved, and those that are addresses with the user escaped."""
-    return {name: escape_user(resolved(value)) for name, value in options.items()}
+    return {name: escape_user(resolve(value)) for name, value in options.items()}
 
 
-def shown(url: str) -> str:
+def public_address(url: str) -> str:
     """An address without user, password, parameters and fragment."""
     scheme, _, rest = split_user(url)
     return scheme + rest.partition("?")[0].partition("#")[0].partition(";")[0]
@@ -70,7 +70,7 @@ def without_secrets(text: str, options: Mapping[str, object]) -> str:
     for name, option in options.items():
         if not isinstance(option, str):  # as an EnvVar is; else a number or a switch
             continue
-        value = resolved(option)
+        value = resolve(option)
         is_shown = value is option and bool(split_user(value)[0])
         parts = secret_parts_within(value) if is_shown else secret_parts(value)
         text = without_parts(text, parts, f"<{name}>")

@@ -23,7 +23,7 @@ def epochs_after(
     until = newest.epoch if until is None else until
     at = UpstreamPosition(newest.uuid, Epoch(after), nonce=None if after_nonce is None else Nonce(after_nonce))
     if trouble(newest, at) is Trouble.DIVERGED and at.nonce is not None:
-        raise _restored(at, UpstreamPosition.behind(newest), newest)
+        raise _restored_error(at, UpstreamPosition.behind(newest), newest)
     for epoch in (after, until):
         if epoch > newest.epoch or epoch < EMPTY or is_abandoned(newest, epoch):
             raise InvalidPipelineError(
@@ -36,7 +36,7 @@ def epochs_after(
         return UpstreamLog(chain, newest.stream).behind(newest, at, until=Epoch(until))
     except NothingFollowsError as error:
         if error.instead is not None:
-            raise _restored(at, error.instead, newest) from None
+            raise _restored_error(at, error.instead, newest) from None
         begins = chain.find(FIRST) if after == EMPTY else None
         if begins is not None and begins.kind is ManifestKind.FORK and begins.epoch != EMPTY:
             raise InvalidPipelineError(
@@ -53,7 +53,7 @@ def _no_longer_kept(newest: Manifest, after: int, until: int) -> InvalidPipeline
     )
 
 
-def _restored(at: UpstreamPosition, there: UpstreamPosition, newest: Manifest) -> InvalidPipelineError:
+def _restored_error(at: UpstreamPosition, there: UpstreamPosition, newest: Manifest) -> InvalidPipelineError:
     return InvalidPipelineError(
         "the stream does not have this epoch: its folder was restored from a backup since. Read its table again, and "
         f"the changes behind that. after={at.text}, there={there.text}, {_there(newest)}"

@@ -7,7 +7,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.history.info.epoch_info import EpochInfo
 from dagster_ckpt.history.info.pin_info import PinInfo
-from dagster_ckpt.history.savepoint import epochs_pinned, named, pinned_together, taken_back
+from dagster_ckpt.history.savepoint import check_names, epochs_pinned, pin_together, roll_back
 from dagster_ckpt.history.snapshot import Snapshot
 from dagster_ckpt.history.snapshot_search import Choosing, Consistency, take_snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
@@ -107,12 +107,12 @@ class CheckpointStore:
         Raises `InvalidPipelineError` for a name that is taken and where no epochs belong together, and
         `StoreUnavailableError` where an epoch takes longer than `wait`: then nothing is pinned.
         """
-        histories, wait_ms = self._named(streams), milliseconds(wait, "wait")
+        histories, wait_ms = self._histories(streams), milliseconds(wait, "wait")
 
-        def aligned() -> Snapshot:
+        def find_aligned() -> Snapshot:
             return self.snapshot(list(streams), "aligned", include_creating=True)
 
-        return pinned_together(histories, name, wait_ms, SystemClock(), aligned)
+        return pin_together(histories, name, wait_ms, SystemClock(), find_aligned)
 
     def rollback(
         self,
@@ -129,15 +129,15 @@ class CheckpointStore:
 
         All streams are checked before the first is changed. A crash leaves some as they were: do the same again.
         """
-        histories = self._named(streams)
+        histories = self._histories(streams)
         if (as_of is None) == (pin is None):
             raise InvalidPipelineError(f"roll back to which epochs? Give as_of or pin. as_of={as_of!r}, pin={pin!r}")
         if pin is not None:
-            return taken_back(histories, epochs_pinned(histories, pin), fence=fence)
-        return taken_back(histories, self.snapshot(list(streams), "aligned", as_of).epochs, fence=fence)
+            return roll_back(histories, epochs_pinned(histories, pin), fence=fence)
+        return roll_back(histories, self.snapshot(list(streams), "aligned", as_of).epochs, fence=fence)
 
-    def _named(self, streams: Sequence[str]) -> dict[str, StreamHistory]:
-        named(streams)
+    def _histories(self, streams: Sequence[str]) -> dict[str, StreamHistory]:
+        check_names(streams)
         return {name: self.stream(name) for name in streams}
 
     def _history(self, name: str) -> StreamHistory:

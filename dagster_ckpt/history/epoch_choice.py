@@ -16,7 +16,7 @@ def choose(newest: Manifest, epoch: int | None = None, as_of: datetime | str | N
             f"give an epoch or a time, not both. epoch={epoch}, as_of={as_of}, stream={newest.stream!r}"
         )
     if as_of is not None:
-        return committed_by(newest, as_of)[-1]
+        return epochs_at(newest, as_of)[-1]
     wanted = newest.epoch if epoch is None else epoch
     for retained in newest.retained:
         if retained.epoch == wanted:
@@ -24,12 +24,12 @@ def choose(newest: Manifest, epoch: int | None = None, as_of: datetime | str | N
     if wanted == newest.epoch == EMPTY:
         return Retained(EMPTY, newest.version, newest.time_ms)  # opened, and nothing committed yet
     raise InvalidPipelineError(
-        f"{_why_not(newest, wanted)}. epoch={wanted}, current={newest.epoch}, retained={_listed(newest)}, "
+        f"{_why_not(newest, wanted)}. epoch={wanted}, current={newest.epoch}, retained={_epoch_list(newest)}, "
         f"stream={newest.stream!r}"
     )
 
 
-def committed_by(newest: Manifest, as_of: datetime | str) -> list[Retained]:
+def epochs_at(newest: Manifest, as_of: datetime | str) -> list[Retained]:
     """The retained epochs that had been committed by then, oldest first. Raises `InvalidPipelineError` for none."""
     time = time_of(as_of)
     # Not what a rollback left behind: a time must not bring back the rows that it was to remove.
@@ -74,5 +74,5 @@ def _why_not(newest: Manifest, wanted: int) -> str:
     return "there is no such epoch (numbers have gaps): choose one that is retained"
 
 
-def _listed(newest: Manifest) -> str:
+def _epoch_list(newest: Manifest) -> str:
     return ranges(retained.epoch for retained in newest.retained) or "none"

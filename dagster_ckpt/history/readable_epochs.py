@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
-from dagster_ckpt.history.damage.damage_advice import advised
+from dagster_ckpt.history.damage.damage_advice import with_advice
 from dagster_ckpt.history.epoch_choice import choose
 from dagster_ckpt.history.info.epoch_info import EpochInfo, info_of
 from dagster_ckpt.protocol.epochs.pin import Pin
@@ -43,11 +43,11 @@ class ReadableEpochs:
                 tries += 1
                 later = self.newest(epoch)
                 if tries == _TRIES_MAX or set(newest.retained) <= set(later.retained):
-                    raise advised(self.root, self.chain, self.name, error) from error
+                    raise with_advice(self.root, self.chain, self.name, error) from error
 
     def read(self, work: Callable[[Manifest], T], epoch: int | None, as_of: datetime | str | None) -> T:
         """Work from the manifest that shows an epoch; otherwise as `answer`."""
-        return self.answer(lambda newest: work(self.chosen(newest, epoch, as_of)), epoch)
+        return self.answer(lambda newest: work(self.choose(newest, epoch, as_of)), epoch)
 
     def read_shown(self, shown: Manifest, work: Callable[[], T]) -> T:
         """Read what a manifest found before shows; where it was retired since and is gone, the error explains that."""
@@ -57,7 +57,7 @@ class ReadableEpochs:
             newest = self.newest()
             pinned = {pin.manifest.epoch for pin in self.pins()}
             if shown.epoch in {newest.epoch, *pinned} or any(each.epoch == shown.epoch for each in newest.retained):
-                raise advised(self.root, self.chain, self.name, error) from error
+                raise with_advice(self.root, self.chain, self.name, error) from error
             raise InvalidPipelineError(
                 f"the epoch was retired meanwhile, so long ago that its files are gone: choose another one, and read "
                 f"sooner or keep more with `retained`. epoch={shown.epoch}, stream={self.name!r}"
@@ -70,19 +70,19 @@ class ReadableEpochs:
             if isinstance(newest, BrokenEnd):
                 if epoch is None or epoch > newest.readable.version:
                     raise CorruptStateError(newest.damage)
-                newest = newest.presumed
+                newest = newest.presumed_manifest
         except CorruptStateError as error:
-            raise advised(self.root, self.chain, self.name, error) from error
+            raise with_advice(self.root, self.chain, self.name, error) from error
         if newest is None:
             raise InvalidPipelineError(
                 f"the stream is not there: was its folder moved? stream={self.name!r}, folder={self.chain.store.url}"
             )
         return newest
 
-    def chosen(self, newest: Manifest, epoch: int | None, as_of: datetime | str | None) -> Manifest:
+    def choose(self, newest: Manifest, epoch: int | None, as_of: datetime | str | None) -> Manifest:
         """The manifest of the retained or pinned epoch that is meant."""
         try:
-            return self.shown(newest, choose(newest, epoch, as_of))
+            return self.manifest_of(newest, choose(newest, epoch, as_of))
         except InvalidPipelineError:
             pinned = (pin.manifest for pin in self.pins() if pin.manifest.epoch == epoch)
             shown = next(pinned, None)
@@ -90,12 +90,12 @@ class ReadableEpochs:
                 raise
             return shown
 
-    def shown(self, newest: Manifest, retained: Retained) -> Manifest:
+    def manifest_of(self, newest: Manifest, retained: Retained) -> Manifest:
         """The manifest that shows a retained epoch."""
         return newest if newest.epoch == retained.epoch else self.chain.read(retained.version)
 
     def info(self, newest: Manifest, shown: Manifest) -> EpochInfo:
-        """Facts about the epoch that `shown` shows."""
+        """Facts about the epoch that `manifest_of` shows."""
         # The newest manifest may show an epoch that an earlier one has committed.
         committed = (each for each in shown.retained if each.epoch == shown.epoch)
         return info_of(next(committed, Retained(shown.epoch, shown.version, shown.time_ms)), shown, newest)

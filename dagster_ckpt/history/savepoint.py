@@ -17,7 +17,7 @@ _IDLE_MS = 3_000
 Streams = Mapping[str, StreamHistory]
 
 
-def pinned_together(
+def pin_together(
     streams: Streams, name: str, wait_ms: int, clock: Clock, snapshot: Callable[[], Snapshot]
 ) -> dict[str, PinInfo]:
     """Pin an epoch of each stream under one name, with all that its writer had begun to work on.
@@ -43,7 +43,7 @@ def pinned_together(
     return made
 
 
-def taken_back(streams: Streams, epochs: Mapping[str, int], *, fence: bool) -> dict[str, EpochInfo]:
+def roll_back(streams: Streams, epochs: Mapping[str, int], *, fence: bool) -> dict[str, EpochInfo]:
     """Roll each stream back to its epoch: what reads another goes first, so that none is behind what it reads.
 
     All are checked before the first is changed. A crash leaves some where they were: the same again goes on.
@@ -99,7 +99,7 @@ def _readers_first(streams: Streams) -> Iterator[str]:
         yield stream
 
 
-def named(streams: Sequence[str]) -> None:
+def check_names(streams: Sequence[str]) -> None:
     """Raise `InvalidPipelineError` unless these are names, at least one and each once."""
     if isinstance(streams, str) or not streams or len(set(streams)) < len(streams):
         raise InvalidPipelineError(f"streams is a list of different names, one at least. streams={streams!r}")

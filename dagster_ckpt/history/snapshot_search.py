@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal, TypeVar
 
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
-from dagster_ckpt.history.epoch_choice import choose, committed_by
+from dagster_ckpt.history.epoch_choice import choose, epochs_at
 from dagster_ckpt.history.snapshot import Snapshot
 from dagster_ckpt.history.stream_history import StreamHistory
 from dagster_ckpt.ids import EMPTY, Epoch
@@ -23,8 +23,8 @@ from dagster_ckpt.protocol.epochs.aligned_cut import (
     Unseen,
     divergence,
     is_creating,
+    known_epochs,
     newest_cut,
-    seen_of,
     upstreams_of,
 )
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage
@@ -64,7 +64,7 @@ def take_snapshot(streams: Mapping[str, StreamHistory], choosing: Choosing) -> S
         if refused is not None and newest == refused[1]:
             break
         try:
-            found = _chosen(streams, newest, choosing)
+            found = _choose(streams, newest, choosing)
         except _MovedOnError:
             continue
         if isinstance(found, Snapshot):
@@ -88,17 +88,17 @@ def _at(streams: Mapping[str, StreamHistory], epochs: Mapping[str, int], as_of: 
     return _snapshot(streams, _each(streams, lambda stream: stream.manifest(epochs[stream.name])), ())
 
 
-def _chosen(
+def _choose(
     streams: Mapping[str, StreamHistory], newest: Mapping[str, Manifest], choosing: Choosing
 ) -> Snapshot | NoCut:
     candidates = {name: _candidates(each, choosing.as_of) for name, each in newest.items()}
-    last = _each(streams, lambda stream: _shown(stream, newest[stream.name], candidates[stream.name][-1]))
+    last = _each(streams, lambda stream: _manifest_of(stream, newest[stream.name], candidates[stream.name][-1]))
     left_out = () if choosing.include_creating else tuple(name for name, each in last.items() if is_creating(each))
     kept = {name: stream for name, stream in streams.items() if name not in left_out}
     shown = {name: manifest for name, manifest in last.items() if name in kept}
     if choosing.consistency == "aligned":
         candidates = {name: candidates[name] for name in kept}
-        found = _Search(kept, newest, shown, creating=choosing.include_creating).aligned(candidates)
+        found = _Search(kept, newest, shown, creating=choosing.include_creating).find_aligned(candidates)
         if isinstance(found, NoCut):
             return found
         shown = found
@@ -108,7 +108,7 @@ def _chosen(
 def _candidates(newest: Manifest, as_of: datetime | str | None) -> list[Retained]:
     """The retained epochs that a stream's current one builds on, oldest first; there is always one."""
     if as_of is not None:
-        return committed_by(newest, as_of)
+        return epochs_at(newest, as_of)
     return list(lineage(newest)) or [choose(newest)]
 
 
@@ -128,7 +128,7 @@ class _Search:
         self._creating = creating
         self._read = {(name, manifest.epoch): manifest for name, manifest in last.items()}
 
-    def aligned(self, candidates: Mapping[str, list[Retained]]) -> dict[str, Manifest] | NoCut:
+    def find_aligned(self, candidates: Mapping[str, list[Retained]]) -> dict[str, Manifest] | NoCut:
         """The manifests of the newest aligned cut, or why there is none."""
         found = self._of_one_history(candidates)
         # Pins are older than every retained epoch: a cut with them is never newer than one without.
@@ -155,7 +155,7 @@ class _Search:
         while isinstance(answer := newest_cut(lines), Unseen):
             line = lines[answer.stream]
             manifest = self._manifest(answer.stream, answer.epoch, candidates)
-            seen = {**line.seen, answer.epoch: seen_of(manifest, creating=self._creating)}
+            seen = {**line.seen, answer.epoch: known_epochs(manifest, creating=self._creating)}
             lines[answer.stream] = replace(line, seen=seen)
         return answer
 
@@ -166,7 +166,7 @@ class _Search:
             self._newest[name].uuid,
             epochs,
             reads=bool(upstreams_of(self._newest[name])),
-            seen={epoch: seen_of(manifest, creating=self._creating) for epoch, manifest in seen.items()},
+            seen={epoch: known_epochs(manifest, creating=self._creating) for epoch, manifest in seen.items()},
         )
 
     def _with_pinned(self, candidates: Mapping[str, list[Retained]]) -> dict[str, list[Retained]]:
@@ -184,11 +184,11 @@ class _Search:
     def _manifest(self, name: str, epoch: Epoch, candidates: Mapping[str, list[Retained]]) -> Manifest:
         if (name, epoch) not in self._read:
             entry = next(each for each in candidates[name] if each.epoch == epoch)
-            self._read[name, epoch] = _shown(self._streams[name], self._newest[name], entry)
+            self._read[name, epoch] = _manifest_of(self._streams[name], self._newest[name], entry)
         return self._read[name, epoch]
 
 
-def _shown(stream: StreamHistory, newest: Manifest, entry: Retained) -> Manifest:
+def _manifest_of(stream: StreamHistory, newest: Manifest, entry: Retained) -> Manifest:
     if entry.epoch == newest.epoch:
         return newest
     manifest = stream.find_version(entry.version)

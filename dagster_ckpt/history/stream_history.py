@@ -10,7 +10,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history.change_epochs import epochs_after
-from dagster_ckpt.history.damage.damage_advice import advised
+from dagster_ckpt.history.damage.damage_advice import with_advice
 from dagster_ckpt.history.damage.verification import Progress, Verification, verify
 from dagster_ckpt.history.deliveries import check_is_no_delivery
 from dagster_ckpt.history.drain import Draining, drain
@@ -28,7 +28,7 @@ from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.epochs.upstream import may_follow
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import FORK_PINS, TRIMMED
-from dagster_ckpt.protocol.transitions.renamed_columns import named_as
+from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.quantities import Duration, milliseconds
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.open_runs import OpenRuns
@@ -100,7 +100,7 @@ class StreamHistory:
     def info(self, epoch: int | None = None, as_of: datetime | str | None = None) -> EpochInfo:
         """Facts about an epoch; reads none of its rows."""
         return self._epochs.answer(
-            lambda newest: self._epochs.info(newest, self._epochs.chosen(newest, epoch, as_of)), epoch
+            lambda newest: self._epochs.info(newest, self._epochs.choose(newest, epoch, as_of)), epoch
         )
 
     def epochs(self) -> list[EpochInfo]:
@@ -108,7 +108,7 @@ class StreamHistory:
 
         def infos(newest: Manifest) -> list[EpochInfo]:
             shown = {pin.manifest.epoch: pin.manifest for pin in self._epochs.pins()}
-            shown |= {each.epoch: self._epochs.shown(newest, each) for each in newest.retained}
+            shown |= {each.epoch: self._epochs.manifest_of(newest, each) for each in newest.retained}
             return [self._epochs.info(newest, shown[epoch]) for epoch in sorted(shown, reverse=True)]
 
         return self._epochs.answer(infos)
@@ -149,7 +149,7 @@ class StreamHistory:
         try:
             return self._chain.find(version)
         except CorruptStateError as error:
-            raise advised(self._root, self._chain, self._name, error) from error
+            raise with_advice(self._root, self._chain, self._name, error) from error
 
     def pinned_manifests(self) -> list[Manifest]:
         """The manifests that the pins hold. Raises `CorruptStateError` where one is damaged."""
@@ -215,7 +215,8 @@ class StreamHistory:
             first = after if after_as_of is None else choose(newest, after, after_as_of).epoch
             last = until if until_as_of is None else choose(newest, until, until_as_of).epoch
             shown = [
-                named_as(each, newest) for each in epochs_after(self._chain, newest, first or EMPTY, last, after_nonce)
+                with_names_of(each, newest)
+                for each in epochs_after(self._chain, newest, first or EMPTY, last, after_nonce)
             ]
             names = checked_columns(newest, columns)
             schema = pa.schema([*(newest.pipeline.output.field(name) for name in names), *CHANGE_FIELDS])
@@ -297,7 +298,7 @@ class StreamHistory:
             try:
                 found.append(upstream_info(name, at, chain))
             except CorruptStateError as error:
-                raise advised(self._root, chain, name, error) from error
+                raise with_advice(self._root, chain, name, error) from error
         return found
 
     def unsubscribe(self, name: str) -> None:
@@ -335,7 +336,7 @@ class StreamHistory:
         try:
             roll_back(chain, Epoch(epoch), Takeover.ALWAYS if fence else Takeover.NEVER)
         except CorruptStateError as error:
-            raise advised(self._root, self._chain, self._name, error) from error
+            raise with_advice(self._root, self._chain, self._name, error) from error
         return self.latest()
 
     def check_can_go_back(self, epoch: int) -> None:
@@ -381,15 +382,15 @@ class StreamHistory:
         chain = self._chain
         check_is_no_delivery(chain, "forked")
 
-        def forked(newest: Manifest) -> Manifest:
+        def create_fork(newest: Manifest) -> Manifest:
             if epoch == EMPTY and as_of is None:
                 return fork_empty(self._root, chain, newest, name)
-            shown = self._epochs.chosen(newest, epoch, as_of)
+            shown = self._epochs.choose(newest, epoch, as_of)
             if shown.epoch == EMPTY:
                 return fork_empty(self._root, chain, newest, name)
             return fork_stream(self._root, chain, shown, name)
 
-        self._epochs.answer(forked, epoch)
+        self._epochs.answer(create_fork, epoch)
         mark_pins_changed(chain)
         return StreamHistory(self._root, name, chain.clock)
 
@@ -410,7 +411,7 @@ class StreamHistory:
             take_over = Takeover.ALWAYS if fence else Takeover.NEVER
             reshard(self._root, chain, shards, take_over, Engine(chain.clock), progress)
         except CorruptStateError as error:
-            raise advised(self._root, self._chain, self._name, error) from error
+            raise with_advice(self._root, self._chain, self._name, error) from error
         return self.latest()
 
     def verify(self, progress: Progress | None = None) -> Verification:

@@ -25,7 +25,7 @@ from dagster_ckpt.protocol.object_names import FileId, pin_name, swap_pin_name
 from dagster_ckpt.protocol.transitions.edits import Stamp
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
-from dagster_ckpt.protocol.transitions.swap import Swap, behind, cannot_take_over, files_in, swapped
+from dagster_ckpt.protocol.transitions.swap import Swap, behind, cannot_take_over, files_in, swap_manifest
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -80,7 +80,7 @@ def swap(root: ObjectStore, chain: ManifestChain, beside: ManifestChain, opening
         changes = _change_log(root, chain, newest, rebuilt)
         asked = Swap(opening.owner, opening.root_run, opening.retained)
         stamp = Stamp(Nonce(chain.clock.unique()), chain.clock.now_ms())
-        successor = swapped(newest, rebuilt, changes, asked, stamp)
+        successor = swap_manifest(newest, rebuilt, changes, asked, stamp)
         check_successor(newest, successor)
         chain.settle()
         try:

@@ -74,7 +74,9 @@ def explain(
         pipeline = planned(name, stream).dataflow.pipeline
         named = {f"file:{path}": source for path, source in session.made.values()}  # as Spark spells it
         found = explained(
-            replace(_named(pipeline, named), before=tuple(_named(each, named) for each in pipeline.before))
+            replace(
+                _with_sources(pipeline, named), before=tuple(_with_sources(each, named) for each in pipeline.before)
+            )
         )
         return replace(found, ignored_watermarks=stream.all_ignored_watermarks)
 
@@ -142,7 +144,7 @@ class _Tables:
         return self.streams.get(name, name)
 
 
-def _named(step: Pipeline, named: Mapping[str, SourceIdentity]) -> Pipeline:
+def _with_sources(step: Pipeline, named: Mapping[str, SourceIdentity]) -> Pipeline:
     """The step with the sources for which empty folders stand."""
     return replace(
         step,

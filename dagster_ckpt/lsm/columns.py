@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.integer_widths import widened
+from dagster_ckpt.lsm.integer_widths import widen
 
 Positions = npt.NDArray[np.int64]
 """Row numbers, counted from 0."""
@@ -132,11 +132,11 @@ class Column:
 
     def whole(self) -> pa.Array:
         """All values."""
-        return widened(self.stored, self.type)
+        return widen(self.stored, self.type)
 
     def taken(self, positions: Positions) -> pa.Array:
         """The values at these positions, in this order."""
-        return widened(taken(self.stored, positions), self.type)
+        return widen(taken(self.stored, positions), self.type)
 
 
 def plain(array: pa.Array) -> Plain | None:

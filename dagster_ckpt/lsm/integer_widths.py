@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.missing_columns import is_stand_in, made
+from dagster_ckpt.lsm.missing_columns import is_stand_in, materialize
 from dagster_ckpt.widening import widens
 
 _NARROW = (pa.int8(), pa.int16(), pa.int32())
@@ -19,7 +19,7 @@ _VARIABLE_BYTES = 16
 """The assumed size of a value of variable width."""
 
 
-def narrowed(array: pa.Array) -> pa.Array:
+def narrow(array: pa.Array) -> pa.Array:
     """The integers as signed ones of the least width that holds all of them; other columns unchanged.
 
     Times and durations are integers too, but today's need 64 bits: only columns of nulls become narrower.
@@ -36,12 +36,12 @@ def narrowed(array: pa.Array) -> pa.Array:
     return array
 
 
-def widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Reverse `narrowed`: the array in the table's type. What stands in for a missing column becomes that column."""
+def widen(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Reverse `narrow`: the array in the table's type. What stands in for a missing column becomes that column."""
     if array.type == type_:
         return array
     if is_stand_in(array.type, type_):
-        return made(array)
+        return materialize(array)
     if _is_time(type_):
         return array.cast(pa.int64()).view(type_)
     return array.cast(type_)

@@ -22,10 +22,10 @@ _LONG_DECIMAL_DIGITS_MAX = 18
 
 def key_hashes(keys: pa.Table) -> Hashes:
     """The hash of each row; the columns have types that a key may have. A null leaves the hash unchanged."""
-    return reduce(_mixed_in, map(flat, keys.columns), np.full(keys.num_rows, SEED, dtype=np.uint64))
+    return reduce(_mix_in, map(flat, keys.columns), np.full(keys.num_rows, SEED, dtype=np.uint64))
 
 
-def _mixed_in(hashes: Hashes, column: pa.Array) -> Hashes:
+def _mix_in(hashes: Hashes, column: pa.Array) -> Hashes:
     if column.null_count == 0:
         return _of_values(column, hashes)
     there = np.flatnonzero(mask_of(column.is_valid()))
@@ -105,11 +105,11 @@ def _of_stripes(letters: npt.NDArray[np.uint8], at: Positions, ends: Positions, 
     while len(left := np.flatnonzero(ends - at >= _STRIPE_BYTES)):
         for number in range(4):
             words = _words(letters, at[left] + 8 * number, 8)
-            sums[number, left] = _turned(sums[number, left] + words * _2, 31) * _1
+            sums[number, left] = _rotate(sums[number, left] + words * _2, 31) * _1
         at[left] += _STRIPE_BYTES
-    hashes = sum((_turned(each, by) for each, by in zip(sums, (1, 7, 12, 18), strict=True)), np.zeros_like(seeds))
+    hashes = sum((_rotate(each, by) for each, by in zip(sums, (1, 7, 12, 18), strict=True)), np.zeros_like(seeds))
     for each in sums:
-        hashes = (hashes ^ (_turned(each * _2, 31) * _1)) * _1 + _4
+        hashes = (hashes ^ (_rotate(each * _2, 31) * _1)) * _1 + _4
     return hashes
 
 
@@ -121,18 +121,18 @@ def _words(letters: npt.NDArray[np.uint8], at: Positions, bytes_: int) -> Hashes
 
 
 def _with_long(hashes: Hashes, words: Hashes) -> Hashes:
-    return _turned(hashes ^ (_turned(words * _2, 31) * _1), 27) * _1 + _4
+    return _rotate(hashes ^ (_rotate(words * _2, 31) * _1), 27) * _1 + _4
 
 
 def _with_int(hashes: Hashes, words: Hashes) -> Hashes:
-    return _turned(hashes ^ (words * _1), 23) * _2 + _3
+    return _rotate(hashes ^ (words * _1), 23) * _2 + _3
 
 
 def _with_byte(hashes: Hashes, words: Hashes) -> Hashes:
-    return _turned(hashes ^ (words * _5), 11) * _1
+    return _rotate(hashes ^ (words * _5), 11) * _1
 
 
-def _turned(words: Hashes, bits: int) -> Hashes:
+def _rotate(words: Hashes, bits: int) -> Hashes:
     return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
 
 

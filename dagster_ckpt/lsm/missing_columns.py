@@ -24,6 +24,6 @@ def is_stand_in(stored: pa.DataType, type_: pa.DataType) -> bool:
     return bool(pa.types.is_struct(stored) and pa.types.is_integer(type_))
 
 
-def made(stand_in: pa.StructArray) -> pa.Array:
+def materialize(stand_in: pa.StructArray) -> pa.Array:
     """The column that it stands for, int64."""
     return half_of(stand_in.type.field(0).name, stand_in.flatten()[0])

@@ -25,7 +25,7 @@ def value_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], start: Hashes) -
     """
     mixed = start
     for column in columns:
-        mixed = _mixed(mixed ^ _words(flat(column)))
+        mixed = _mix(mixed ^ _words(flat(column)))
     return mixed
 
 
@@ -38,7 +38,7 @@ def is_hashable(type_: pa.DataType) -> bool:
     return bool(is_word or _is_bytes(type_) or kinds.is_decimal128(type_) or kinds.is_null(type_))
 
 
-def _mixed(words: Hashes) -> Hashes:
+def _mix(words: Hashes) -> Hashes:
     """Every bit of the result depends on every bit (the last steps of SplitMix64)."""
     words = words + _STEP
     words = (words ^ (words >> np.uint64(30))) * _MIX_1
@@ -70,7 +70,7 @@ def _of_values(column: pa.Array) -> Hashes:
     if kinds.is_decimal128(type_):
         [_, values] = column.buffers()
         words = np.frombuffer(values, dtype=np.uint64)[2 * column.offset : 2 * (column.offset + len(column))]
-        return words[0::2] ^ _mixed(words[1::2])
+        return words[0::2] ^ _mix(words[1::2])
     if kinds.is_floating(type_):
         numbers = column.cast(pa.float64()).to_numpy() + 0.0  # so -0.0 becomes 0.0
         return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
@@ -109,7 +109,7 @@ def _of_nested(column: pa.Array) -> Hashes:
 def _of_fields(fields: Sequence[pa.Array], count: int) -> Hashes:
     words = np.zeros(count, dtype=np.uint64)
     for field in fields:
-        words = _mixed(words ^ _words(field))
+        words = _mix(words ^ _words(field))
     return words
 
 
@@ -129,9 +129,9 @@ def _of_stretches(letters: Hashes, offsets: npt.NDArray[np.int64]) -> Hashes:
     """The hash of the letters between each offset and the next; `letters` begins at the first offset."""
     first, sizes = int(offsets[0]), np.diff(offsets)
     if len(letters) == 0:
-        return _mixed(np.zeros(len(sizes), dtype=np.uint64))
+        return _mix(np.zeros(len(sizes), dtype=np.uint64))
     powers = np.cumprod(np.full(int(sizes.max()), _BYTE, dtype=np.uint64))
     places = np.arange(len(letters)) - np.repeat(offsets[:-1] - first, sizes)
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(letters * powers[places], dtype=np.uint64)])
     ends = offsets - first
-    return _mixed(sums[ends[1:]] - sums[ends[:-1]]) + sizes.astype(np.uint64)
+    return _mix(sums[ends[1:]] - sums[ends[:-1]]) + sizes.astype(np.uint64)

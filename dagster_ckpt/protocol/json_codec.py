@@ -79,7 +79,7 @@ class Record(Generic[T]):
                 try:
                     values.append(read(fields[name]))
                 except ValueError as error:
-                    raise _found_in(name, error) from error
+                    raise _error_in(name, error) from error
             return self.type(*values)
 
         return Codec(decode, encode)
@@ -117,7 +117,7 @@ class Record(Generic[T]):
         """The columns that were written, with those that may be absent, and how many values each has."""
         absent = {name: {"all": json} for name, json in self.absent.items()}
         fields = _exactly({"count": COUNT, **self.fields}, {**absent, **_expect(dict, value)})
-        count = _decoded("count", COUNT, fields["count"])
+        count = _decode_field("count", COUNT, fields["count"])
         if count > _ALIKE_MAX and all(type(fields[name]) is dict for name in self.fields):
             raise ValueError(f"count: {count} values, of which none is written out")
         return fields, count
@@ -201,7 +201,7 @@ def sequence(codec: Codec[T]) -> Codec[tuple[T, ...]]:
             try:
                 items.append(codec.decode(item))
             except ValueError as error:
-                raise _found_in(f"[{at}]", error) from error
+                raise _error_in(f"[{at}]", error) from error
         return tuple(items)
 
     return Codec(decode, encode)
@@ -228,7 +228,7 @@ def mapping(codec: Codec[T]) -> Codec[dict[str, T]]:
         return {name: codec.encode(value) for name, value in values.items()}
 
     def decode(value: Json) -> dict[str, T]:
-        return {name: _decoded(name, codec, item) for name, item in _expect(dict, value).items()}
+        return {name: _decode_field(name, codec, item) for name, item in _expect(dict, value).items()}
 
     return Codec(decode, encode)
 
@@ -277,7 +277,7 @@ def _column(codec: Codec[Any], name: str, values: Sequence[object]) -> Json:
 
 def _decoded_column(name: str, codec: Codec[Any], value: Json, count: int) -> Iterable[Any]:
     if type(value) is dict:
-        return repeat(_decoded(name, codec, _exactly(_CONSTANT, value)["all"]), count)
+        return repeat(_decode_field(name, codec, _exactly(_CONSTANT, value)["all"]), count)
     if len(_expect(list, value)) != count:
         raise ValueError(f"{name}: expected {count} values, found {len(value)}")
     kinds = set(map(type, value))
@@ -288,7 +288,7 @@ def _decoded_column(name: str, codec: Codec[Any], value: Json, count: int) -> It
     try:
         return _decoded_texts(codec, value) if kinds == {str} else list(map(codec.decode, value))
     except ValueError as error:
-        raise _found_in(name, error) from error
+        raise _error_in(name, error) from error
 
 
 def _decoded_texts(codec: Codec[T], texts: list[str]) -> list[T]:
@@ -299,12 +299,12 @@ def _decoded_texts(codec: Codec[T], texts: list[str]) -> list[T]:
     return [values[text] for text in texts]
 
 
-def _decoded(name: str, codec: Codec[T], value: Json) -> T:
+def _decode_field(name: str, codec: Codec[T], value: Json) -> T:
     try:
         return codec.decode(value)
     except ValueError as error:
-        raise _found_in(name, error) from error
+        raise _error_in(name, error) from error
 
 
-def _found_in(name: str, error: ValueError) -> ValueError:
+def _error_in(name: str, error: ValueError) -> ValueError:
     return type(error)(f"{name}: {error}")

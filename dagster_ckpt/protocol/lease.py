@@ -189,7 +189,7 @@ class Watch:
     since_ms: int
 
 
-def watched(before: Watch | None, term: Term, lease: Lease | None, now_ms: int) -> Watch:
+def next_watch(before: Watch | None, term: Term, lease: Lease | None, now_ms: int) -> Watch:
     """The watch after one more read: it restarts when the term or the counter has changed."""
     counter = 0 if lease is None else lease.counter
     if before is not None and (before.term, before.counter) == (term, counter):
@@ -197,7 +197,7 @@ def watched(before: Watch | None, term: Term, lease: Lease | None, now_ms: int) 
     return Watch(term, counter, now_ms)
 
 
-def judged(watch: Watch, lease: Lease | None, now_ms: int, timeout_ms: int, *, process_is_gone: bool) -> Life:
+def judge(watch: Watch, lease: Lease | None, now_ms: int, timeout_ms: int, *, process_is_gone: bool) -> Life:
     """What is known of the writer. `timeout_ms` is the reader's; if the writer's is longer, that counts."""
     if lease is not None and lease.closed is not None:
         return Life.CLOSED

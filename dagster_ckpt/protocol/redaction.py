@@ -110,7 +110,7 @@ def escape_user(address: str) -> str:
     if not user or not rest:
         return address
     name, colon, password = user.partition(":")
-    return f"{scheme}{_escaped(name)}{colon}{_escaped(password)}@{rest}"
+    return f"{scheme}{_escape(name)}{colon}{_escape(password)}@{rest}"
 
 
 def secret_parts(value: str) -> set[str]:
@@ -153,11 +153,11 @@ def _named_parts(value: str) -> Iterator[str]:
 
 def _spellings(part: str) -> Iterator[str]:
     for each in (part, unquote(part)):
-        yield from (each, quote(each), quote(each, safe=""), quote_plus(each), _escaped(each))
+        yield from (each, quote(each), quote(each, safe=""), quote_plus(each), _escape(each))
         yield from (repr(each)[1:-1], json.dumps(each)[1:-1], json.dumps(each, ensure_ascii=False)[1:-1])
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Percent codes of special characters; codes that are there stay."""
     return re.sub(r"%(?![0-9A-Fa-f]{2})|[^%A-Za-z0-9._~!$&'()*+,;=-]", lambda found: quote(found[0], safe=""), text)
 

@@ -58,17 +58,17 @@ class IoPool:
 
     def submit(self, what: str, job: Callable[[], T]) -> Job[T]:
         """Queue a job. Waits while the queue is full; raises `StoreUnavailableError` where that takes too long."""
-        executor, room = self._begun()
+        executor, room = self._start()
         if not room.acquire(timeout=self.timeout_ms / 1000):
             raise _too_slow(what, self.timeout_ms)
-        return self._submitted(executor, room, what, job)
+        return self._submit(executor, room, what, job)
 
     def submit_if_idle(self, what: str, job: Callable[[], T]) -> Job[T] | None:
         """Queue a job that may be skipped: None, and no job, where the queue is full."""
-        executor, room = self._begun()
-        return self._submitted(executor, room, what, job) if room.acquire(blocking=False) else None
+        executor, room = self._start()
+        return self._submit(executor, room, what, job) if room.acquire(blocking=False) else None
 
-    def _submitted(
+    def _submit(
         self, executor: ThreadPoolExecutor, room: threading.Semaphore, what: str, job: Callable[[], T]
     ) -> Job[T]:
         """Hand over a job for which there is room."""
@@ -81,7 +81,7 @@ class IoPool:
         future.add_done_callback(lambda _: room.release())
         return Job(what, future, self.timeout_ms)
 
-    def _begun(self) -> tuple[ThreadPoolExecutor, threading.Semaphore]:
+    def _start(self) -> tuple[ThreadPoolExecutor, threading.Semaphore]:
         with self._lock:
             if self._workers is None or self._workers[0] != os.getpid():
                 executor = ThreadPoolExecutor(self._threads, thread_name_prefix="dagster-ckpt-io")

@@ -34,7 +34,7 @@ class MemoryBudget:
     def held_bytes(self) -> int:
         """All that is held now."""
         with self._changed:
-            return self._held()
+            return self._held_bytes()
 
     def hold(self, table: object, bytes_: int) -> None:
         """Record how much a table holds now; 0: nothing any more."""
@@ -71,7 +71,7 @@ class MemoryBudget:
         """
         with self._changed:
             fits = self._changed.wait_for(
-                lambda: not self._writes or self._held() + bytes_ <= self.limit_bytes, timeout_ms / 1000
+                lambda: not self._writes or self._held_bytes() + bytes_ <= self.limit_bytes, timeout_ms / 1000
             )
         if not fits:
             raise self._too_slow(what, bytes_, timeout_ms)
@@ -85,7 +85,7 @@ class MemoryBudget:
             self._changed.notify_all()
 
     def _has_room(self, bytes_: int) -> bool:
-        return not self._writes or self._held() + bytes_ <= self._hard_bytes
+        return not self._writes or self._held_bytes() + bytes_ <= self._hard_bytes
 
     def _too_slow(self, what: str, bytes_: int, timeout_ms: int) -> StoreUnavailableError:
         return StoreUnavailableError(
@@ -93,7 +93,7 @@ class MemoryBudget:
             f"try again. waited_ms={timeout_ms}, for={what}, bytes={bytes_}, limit={self.limit_bytes}"
         )
 
-    def _held(self) -> int:
+    def _held_bytes(self) -> int:
         return sum(self._tables.values()) + sum(self._writes.values())
 
 

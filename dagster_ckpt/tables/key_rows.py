@@ -49,7 +49,7 @@ def key_rows(
         raise InvalidPipelineError(
             f"the stream's table has one row and no key: read the table. stream={manifest.stream!r}"
         )
-    asked = _asked(keys, _as_readers_see(spec, visible, pipeline), manifest.stream).rename_columns(list(visible))
+    asked = _typed_keys(keys, _as_readers_see(spec, visible, pipeline), manifest.stream).rename_columns(list(visible))
     kept = operator.inner if isinstance(operator, Renamed) else operator
     if isinstance(kept, KeptTable):
         hashes = kept.hashes(asked)
@@ -70,7 +70,7 @@ def _as_readers_see(spec: StateTableSpec, keys: Sequence[str], pipeline: Pipelin
     return replace(spec, schema=pa.schema(fields), keys=tuple(field.name for field in fields))
 
 
-def _asked(keys: Keys | pa.Table, spec: StateTableSpec, stream: str) -> pa.Table:
+def _typed_keys(keys: Keys | pa.Table, spec: StateTableSpec, stream: str) -> pa.Table:
     """The keys with the table's types. Raises `InvalidPipelineError`."""
     if isinstance(keys, pa.Table):
         keys = dict(zip(keys.column_names, keys.columns, strict=True))

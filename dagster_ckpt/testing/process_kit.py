@@ -21,7 +21,7 @@ from dagster_ckpt.operators.shared.subkeys import SHARD_BITS, subkey_hashes
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner, RunRef, StateTableSpec
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import Beginning, EpochEdit, Stamp, created, moved_watermark
+from dagster_ckpt.protocol.transitions.edits import Beginning, EpochEdit, Stamp, first_manifest, moved_watermark
 from dagster_ckpt.quantities import Duration, Size, microseconds, milliseconds, size_bytes
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
@@ -86,7 +86,7 @@ class ProcessKit:
         self._engine = Engine(clock, budget=MemoryBudget(size_bytes(memory_limit, "memory_limit")))
         self._store = MemoryObjectStore(f"{_NAME}-{clock.unique()}")
         beginning = Beginning(_NAME, StreamUuid(_NAME), Owner(_NAME, _NAME), self._operator.pipeline, shards)
-        self._manifest = created(beginning, Stamp(Nonce(_NAME), time_ms=0))
+        self._manifest = first_manifest(beginning, Stamp(Nonce(_NAME), time_ms=0))
         self._greatest_us: int | None = None
         self._late = schema.empty_table()
 

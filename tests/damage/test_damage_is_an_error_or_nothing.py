@@ -47,7 +47,10 @@ def test_what_is_signed_again_is_an_answer_or_an_error_of_ours() -> None:
     ("left_out", "below"),
     [
         (patch.object(CheckedBytes, "check_blocks", lambda self, blocks: None), "state"),
-        (patch.object(ManifestChain, "_broken", lambda self, last, *_: self.read(last.version - 1)), "manifest"),
+        (
+            patch.object(ManifestChain, "_describe_break", lambda self, last, *_: self.read(last.version - 1)),
+            "manifest",
+        ),
         (
             patch("dagster_ckpt.history.damage.damage_advice.epoch_without", lambda chain, newest, error: newest.epoch),
             "state",

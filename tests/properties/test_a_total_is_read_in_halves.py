@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.hash_range import HASH_MAX
-from dagster_ckpt.lsm.compaction.merge import merged, merged_into, scan
+from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs, scan
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.run_file import decode, encode
-from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
+from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
 from dagster_ckpt.lsm.runs.before_images import before_images_of, with_before_images
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.runs.view import View
@@ -82,11 +82,11 @@ class Table:
 
     def compact(self, what: str | None) -> None:
         if what == "upper":
-            self.upper = [file_of(merged(self.runs(self.upper), ["k"]))]
+            self.upper = [file_of(merge_runs(self.runs(self.upper), ["k"]))]
         if what == "down":
             below = self.runs(self.bottom)
-            news = merged(self.runs(self.upper), ["k"])
-            self.upper, self.bottom = [], [file_of(merged_into(below, news, ["k"]) if below else news)]
+            news = merge_runs(self.runs(self.upper), ["k"])
+            self.upper, self.bottom = [], [file_of(merge_into(below, news, ["k"]) if below else news)]
 
     def check(self) -> None:
         found = self.look_up(list(KEYS))
@@ -98,7 +98,7 @@ class Table:
 
     def look_up(self, keys: Sequence[int]) -> Found:
         asked = pa.table({"k": pa.array(keys, pa.int64())})
-        return found_of(look_up(*self.views(), hashes_of(keys), asked, self.schema).parts, asked, self.schema)
+        return find_rows(look_up(*self.views(), hashes_of(keys), asked, self.schema).parts, asked, self.schema)
 
     def views(self) -> tuple[list[View], list[View]]:
         upper, bottom = ([View(run) for run in self.runs(files)] for files in (self.upper, self.bottom))

@@ -22,7 +22,7 @@ from dagster_ckpt.operators.aggregates.aggregate import GROUPS
 from dagster_ckpt.operators.operator import logged
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
@@ -189,7 +189,7 @@ def test_any_cut_into_epochs_and_batches_gives_the_same_table(
     operator = RunningAggregate.build(("k", "part"), AGGREGATES, InputSpec((), SCHEMA), "at")
     store = MemoryObjectStore(f"aggregate-{next(STORES)}")
     engine = Engine(SystemClock(), budget=MemoryBudget(memory_limit))
-    manifest = created(
+    manifest = first_manifest(
         Beginning("s", StreamUuid("u"), Owner("i", "s"), operator.pipeline, len(SHARDS)), Stamp(Nonce("n"), 0)
     )
     so_far: dict[Key, list[Row]] = defaultdict(list)

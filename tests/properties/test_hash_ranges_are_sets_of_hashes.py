@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.hash_range import HASH_MAX, HashRange, coalesced, shard_range, split
+from dagster_ckpt.hash_range import HASH_MAX, HashRange, coalesce, shard_range, split
 
 HASHES = st.integers(0, 20)
 RANGES = st.builds(HashRange, HASHES, HASHES)
@@ -33,7 +33,7 @@ def test_a_circular_range_is_left_out(one: HashRange, start: int, stop: int) -> 
 
 @given(st.sets(HASHES))
 def test_adjacent_ranges_become_one(hashes: set[int]) -> None:
-    joined = coalesced(HashRange(each, each) for each in sorted(hashes))
+    joined = coalesce(HashRange(each, each) for each in sorted(hashes))
     assert members(*joined) == hashes
     assert all(before.hi + 1 < after.lo for before, after in pairwise(joined))
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
-from dagster_ckpt.lsm.compaction.merge import merged, merged_into, rows_in_any_order, scan
+from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs, rows_in_any_order, scan
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
-from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
+from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
 from dagster_ckpt.lsm.lookup.multimap import get_all
 from dagster_ckpt.lsm.runs.run import Run, live, run_of
 from dagster_ckpt.lsm.runs.view import View
@@ -141,7 +141,7 @@ def test_search_scan_and_merge_agree_with_dicts_laid_over_each_other(
     hashes, keys = hashes_of(asked, distinct), keys_of(asked)
     answer = look_up(upper, bottom, hashes, keys, SCHEMA)
     assert [asked[number] for number in answer.unknown] == [key for key in asked if key not in model]
-    found = found_of(answer.parts, keys, SCHEMA)
+    found = find_rows(answer.parts, keys, SCHEMA)
     assert found.present.tolist() == [key in alive for key in asked]
     assert list(rows_of(found.rows).items()) == [(key, alive[key]) for key in asked if key in alive]
 
@@ -163,11 +163,11 @@ def test_search_scan_and_merge_agree_with_dicts_laid_over_each_other(
 
     above = [view.between() for view in upper]
     if above:
-        news = merged(above, SPEC.keys)
+        news = merge_runs(above, SPEC.keys)
         assert ascends(news)
-        whole = merged([news, *(view.between() for view in bottom)], SPEC.keys)
+        whole = merge_runs([news, *(view.between() for view in bottom)], SPEC.keys)
         assert rows_of(live(whole).columns()) == alive
-        down = merged_into([view.between() for view in bottom], news, SPEC.keys)
+        down = merge_into([view.between() for view in bottom], news, SPEC.keys)
         assert ascends(down)
         assert rows_of(down.columns()) == alive
         assert down.tombstones is None

@@ -13,7 +13,7 @@ from dagster_ckpt.destinations.iceberg import Iceberg
 from dagster_ckpt.destinations.kafka import Kafka
 from dagster_ckpt.destinations.kafka_topics import shown_error
 from dagster_ckpt.destinations.postgres import Postgres, _server
-from dagster_ckpt.destinations.secrets import secrets_hidden, sent, shown, without_secrets
+from dagster_ckpt.destinations.secrets import connection_options, public_address, secrets_hidden, without_secrets
 from dagster_ckpt.errors import CheckpointError, InvalidPipelineError
 from dagster_ckpt.protocol.redaction import (
     redacted_address,
@@ -101,11 +101,16 @@ def test_of_iceberg_and_delta(secret: str) -> None:
         url = URLS[kind].format(secret)
         options = {"uri": url, "token": f"{secret}1", "credential": f"id:{secret}2"}
         iceberg, delta = Iceberg("shop.t", properties=options), DeltaLake(url, options)
-        _is_hidden(iceberg.address, delta.address, repr(iceberg), *map(shown, (url, sent(options)["uri"])))
-        _, user, rest = split_user(sent(options)["uri"])
+        _is_hidden(
+            iceberg.address,
+            delta.address,
+            repr(iceberg),
+            *map(public_address, (url, connection_options(options)["uri"])),
+        )
+        _, user, rest = split_user(connection_options(options)["uri"])
         assert set(user.partition(":")[2]).isdisjoint("/?#[]@ ")
         assert rest == split_user(url)[2]
-        for given_url in (url, sent(options)["uri"]):
+        for given_url in (url, connection_options(options)["uri"]):
             for text in (*_repeats(given_url, secret), f"401 for {secret}1", f"401 for {quote(secret + '2')}"):
                 _is_hidden(without_secrets(text, options), _raised(text, options))
 

@@ -26,7 +26,7 @@ from dagster_ckpt.integration.recovery.decision import Launch
 from dagster_ckpt.integration.recovery.relaunch import Watched, run_request
 from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
-from dagster_ckpt.lsm.compaction.resharded_runs import resharded as with_clips
+from dagster_ckpt.lsm.compaction.resharded_runs import reshard_lists as with_clips
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
@@ -46,7 +46,7 @@ from dagster_ckpt.protocol.object_names import (
     verdict_name,
 )
 from dagster_ckpt.protocol.transitions import manifest_rules, well_formed
-from dagster_ckpt.protocol.transitions.edits import EpochEdit, resharded, rolled_back
+from dagster_ckpt.protocol.transitions.edits import EpochEdit, reshard_manifest, rollback_manifest
 from dagster_ckpt.runtime.upstreams import upstreams as upstreams_module
 from dagster_ckpt.state.reshard import reshard as reshard_module
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -112,7 +112,7 @@ status_watch = StreamStatus.watch
 class NoFencing(ManifestChain):
     """Whoever comes second overwrites."""
 
-    def _created(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
+    def _create(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
         store.put(manifest_name(manifest.version), data)
         return True
 
@@ -120,7 +120,7 @@ class NoFencing(ManifestChain):
 class ExistsIsMine(ManifestChain):
     """What exists must be its own, from a try whose reply was lost."""
 
-    def _created(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
+    def _create(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
         store.put_if_absent(manifest_name(manifest.version), data)
         return True
 
@@ -128,9 +128,9 @@ class ExistsIsMine(ManifestChain):
 class NoncePerWriter(ManifestChain):
     """Manifests of one process are taken for one another: the last digits of a nonce are the process."""
 
-    def _created(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
+    def _create(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
         try:
-            return super()._created(manifest, data, store)
+            return super()._create(manifest, data, store)
         except FencedError:
             there = self.read(manifest.version)
             if there.nonce[-8:] != manifest.nonce[-8:]:
@@ -329,12 +329,12 @@ def without_clips(lists: RunLists, shards: int) -> RunLists:
 
 def reshards_without_the_log(parent: Manifest, *what: Any) -> Manifest:
     """Nobody can read any more what the shown epoch changed."""
-    return replace(resharded(parent, *what), changes=())
+    return replace(reshard_manifest(parent, *what), changes=())
 
 
 def reshards_without_the_past(parent: Manifest, *what: Any) -> Manifest:
     """It forgets who may read what: the shown epoch alone is retained."""
-    return replace(resharded(parent, *what), retained=parent.retained[-1:])
+    return replace(reshard_manifest(parent, *what), retained=parent.retained[-1:])
 
 
 def shows_all(run: RunRef, content: Sums) -> Sums:
@@ -506,7 +506,7 @@ def in_flight_not_spared(name: str, needed: set[str], newest: Manifest, writer: 
 
 def forgets_whom_it_went_back_for(parent: Manifest, *others: Any) -> Manifest:
     """Nothing records that a Dagster run has rolled back already."""
-    return replace(rolled_back(parent, *others), rollbacks=parent.rollbacks)
+    return replace(rollback_manifest(parent, *others), rollbacks=parent.rollbacks)
 
 
 # ---- the glue of the recovery sensor
@@ -620,8 +620,8 @@ MUTANTS: dict[str, Mutant] = {
     "pins are ignored": _pins(no_pins),
     "the grace period is ignored": _collector(IgnoresGrace),
     "age is told by the wrong clock": _collector(TrustsItsOwnClock),
-    "the newest 16 count as little as others": _function(collector_module, "bound", newest_not_spared),
-    "what is retained is forgotten": _function(collector_module, "bound", retained_not_spared),
+    "the newest 16 count as little as others": _function(collector_module, "first_needed", newest_not_spared),
+    "what is retained is forgotten": _function(collector_module, "first_needed", retained_not_spared),
     "manifests go youngest first": _collector(YoungestFirst),
     "a delete is not confirmed": _collector(DoesNotConfirm),
     "no sign that the stream was trimmed": _collector(LeavesNoSign),
@@ -652,10 +652,10 @@ MUTANTS: dict[str, Mutant] = {
     "a reshard forgets runs": _reshard(reshard_module, "with_clips", forgets_older_runs),
     "a reshard turns the order of runs": _reshard(reshard_module, "with_clips", oldest_first),
     "a reshard clips nothing": _reshard(reshard_module, "with_clips", without_clips),
-    "a reshard lets go of the change log": _reshard(writer_module, "resharded", reshards_without_the_log),
-    "a reshard lets go of older epochs": _reshard(writer_module, "resharded", reshards_without_the_past),
-    "a task looks at no clip": _function(tasks_module, "shown", shows_all),
-    "a stream that reads another looks at no clip": _function(reading_module, "shown", shows_all),
+    "a reshard lets go of the change log": _reshard(writer_module, "reshard_manifest", reshards_without_the_log),
+    "a reshard lets go of older epochs": _reshard(writer_module, "reshard_manifest", reshards_without_the_past),
+    "a task looks at no clip": _function(tasks_module, "visible_hashes", shows_all),
+    "a stream that reads another looks at no clip": _function(reading_module, "visible_hashes", shows_all),
     "a swap comes before all is read again": _swap("check_caught_up"),
     "nothing is collected": _collector(NeverCollects),
     "a pin is not proved": Mutant(Parts(write_pin=pins_without_a_look)),
@@ -680,14 +680,14 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a rollback takes the last step back alone": Mutant(
         Parts(),
-        ((opening_module, "rolled_back", rolls_the_last_step_back), *_UNJUDGED),
+        ((opening_module, "rollback_manifest", rolls_the_last_step_back), *_UNJUDGED),
         first_seed=FIRST_WITH_STEPS,
     ),
     "a changed step keeps what it had": Mutant(
         Parts(),
         (
-            (writer_module, "changed", keeps_the_last_step),
-            (tasks_module, "changed", keeps_the_last_step),
+            (writer_module, "change_steps", keeps_the_last_step),
+            (tasks_module, "change_steps", keeps_the_last_step),
             *_UNJUDGED,
         ),
         first_seed=FIRST_WITH_CHANGED_STEPS,
@@ -703,7 +703,7 @@ MUTANTS: dict[str, Mutant] = {
     "a position without the stream's UUID": Mutant(
         Parts(destination=with_session(ForgetsTheStream)),
         (
-            (_DeliveryWork, "_begun", begins_at_any_stream),
+            (_DeliveryWork, "_resume", begins_at_any_stream),
             (manifest_rules, "_OF_KIND", {**manifest_rules._OF_KIND, ManifestKind.EPOCH: ()}),
         ),
     ),
@@ -715,7 +715,7 @@ MUTANTS: dict[str, Mutant] = {
     "a commit without a reply is sent again": _delivered_to(TriesAgainBlindly),
     "a delivery goes on from its manifest, not from the destination": Mutant(
         Parts(),
-        ((_DeliveryWork, "_begun", begins_at_its_manifest), (_DeliveryWork, "_apply", records_before_it_commits)),
+        ((_DeliveryWork, "_resume", begins_at_its_manifest), (_DeliveryWork, "_apply", records_before_it_commits)),
     ),
     "a delivery records what is not committed": _function(_DeliveryWork, "_apply", records_before_it_commits),
     "a gap between the snapshot and the log": _function(delivery_run_module, "DeliveryRows", LeavesAGap),
@@ -728,5 +728,5 @@ MUTANTS: dict[str, Mutant] = {
         delivery_run_module, "judge", stops_where_it_could_replace
     ),
     "an append delivery replaces the table": _function(delivery_run_module, "judge", replaces_what_it_must_not),
-    "from_epoch is replayed": _function(opening_module, "rolled_back", forgets_whom_it_went_back_for),
+    "from_epoch is replayed": _function(opening_module, "rollback_manifest", forgets_whom_it_went_back_for),
 }

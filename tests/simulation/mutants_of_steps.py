@@ -11,8 +11,8 @@ from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import CommitManifest, Effect, Event, JobEnded, ShardAcked
 from dagster_ckpt.protocol.epochs.retention import is_garbage
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
-from dagster_ckpt.protocol.transitions.edits import rolled_back
-from dagster_ckpt.protocol.transitions.step_changes import changed
+from dagster_ckpt.protocol.transitions.edits import rollback_manifest
+from dagster_ckpt.protocol.transitions.step_changes import change_steps
 from dagster_ckpt.state.reshard import reshard as reshard_module
 from tests.simulation.job import TABLE
 
@@ -74,13 +74,13 @@ def reshards_the_last_step(shown: Manifest, shards: int) -> Mapping[str, RunList
 
 def keeps_the_last_step(parent: Manifest, pipeline: Pipeline) -> Manifest:
     """The last step goes on with what it had before it was changed."""
-    now = changed(parent, pipeline)
+    now = change_steps(parent, pipeline)
     return replace(now, runs={**now.runs, TABLE: parent.runs[TABLE]})
 
 
 def rolls_the_last_step_back(parent: Manifest, *others: Any) -> Manifest:
     """Earlier steps stay where they are."""
-    back = rolled_back(parent, *others)
+    back = rollback_manifest(parent, *others)
     if back.shards != parent.shards:
         return back
     return replace(back, runs={**parent.runs, TABLE: back.runs[TABLE]} if TABLE in back.runs else back.runs)

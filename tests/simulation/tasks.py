@@ -13,7 +13,7 @@ from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, Pipeline, RunRef
 from dagster_ckpt.protocol.object_names import FileId, changes_name, merged_name, state_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
-from dagster_ckpt.protocol.transitions.step_changes import StepChange, changed
+from dagster_ckpt.protocol.transitions.step_changes import StepChange, change_steps
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
@@ -149,7 +149,7 @@ class Task:
         """In the first epoch of changed steps: a kept step emits its table, any other begins with what reaches it."""
         kept = StepChange.between(manifest.pipeline, pipeline).kept.get(self.step)
         if kept is None:
-            return self._changed(changed(manifest, pipeline), self.changes or {})
+            return self._changed(change_steps(manifest, pipeline), self.changes or {})
         [spec] = pipeline.steps[self.step].tables
         self.emitted.update(self._sums(manifest, manifest.pipeline.stored(kept, spec.name)))
         return ShardAck(self.shard, step=self.step)

@@ -147,9 +147,9 @@ def test_options_of_a_source_may_be_environment_variables(
 ) -> None:
     from dagster_ckpt.integration.sql.sql_file import SqlFile
     from dagster_ckpt.integration.sql.sql_source import declared_source
-    from dagster_ckpt.integration.sql.statements import SqlSourceView, declared_in
+    from dagster_ckpt.integration.sql.statements import SqlSourceView, declarations
 
-    [view] = declared_in(SqlFile("shop.sql", SOURCE))
+    [view] = declarations(SqlFile("shop.sql", SOURCE))
     assert isinstance(view, SqlSourceView)
     with pytest.raises(InvalidPipelineError, match=r"set it. variable=SHOP, source=orders, file=shop.sql, line=2"):
         declared_source(view)(spark)

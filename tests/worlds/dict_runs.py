@@ -7,7 +7,7 @@ from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges
 from dagster_ckpt.lsm.compaction.levels import VisibleRun, levels_of
 from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
-from dagster_ckpt.lsm.compaction.resharded_runs import resharded
+from dagster_ckpt.lsm.compaction.resharded_runs import reshard_lists
 from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, may_merge, with_news
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
@@ -65,7 +65,7 @@ class DictRuns:
 
     def reshard(self, shards: int) -> None:
         """Another number of shards: the same runs."""
-        self.lists, self.ranges = resharded(self.lists, shards), shard_ranges(shards)
+        self.lists, self.ranges = reshard_lists(self.lists, shards), shard_ranges(shards)
 
     def compact(self, shards: range, limits: CompactionLimits) -> list[SliceMerge | TierMerge]:
         """What an epoch's task does before it takes rows in."""

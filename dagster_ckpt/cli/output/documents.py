@@ -106,7 +106,7 @@ def explain(info: EpochInfo, manifest: Manifest, explanation: Explanation) -> Do
                 "inputs": [asdict(each) for each in step.inputs],
                 "appends": step.appends,
                 "watermark_behind_us": step.behind_us,
-                "state": [_kept(kept, step.number, manifest, whole) for kept in step.keeps],
+                "state": [_state_table(kept, step.number, manifest, whole) for kept in step.keeps],
             }
             for step in explanation.steps
         ],
@@ -123,7 +123,7 @@ def rollback(info: EpochInfo) -> Document:
     return _info(info)
 
 
-def rolled_back(infos: Sequence[EpochInfo]) -> Document:
+def rollbacks(infos: Sequence[EpochInfo]) -> Document:
     """The epochs that several streams show now."""
     return {"streams": [_info(info) for info in infos]}
 
@@ -138,22 +138,22 @@ def pins(stream: str, pinned: Sequence[PinInfo]) -> Document:
     return {"stream": stream, "pins": [asdict(pin) for pin in pinned]}
 
 
-def pinned(stream: str, pin: PinInfo) -> Document:
+def new_pin(stream: str, pin: PinInfo) -> Document:
     """The pin that exists now."""
     return {"stream": stream, **asdict(pin)}
 
 
-def forked(info: EpochInfo, origin: str, epoch: int) -> Document:
+def fork(info: EpochInfo, origin: str, epoch: int) -> Document:
     """The new stream's current epoch, and the origin stream and epoch."""
     return {**_info(info), "forked_from": {"stream": origin, "epoch": epoch}}
 
 
-def unpinned(stream: str, name: str) -> Document:
+def removed_pin(stream: str, name: str) -> Document:
     """The removed pin."""
     return {"stream": stream, "unpinned": name}
 
 
-def collected(store: str, removed: Mapping[str, Collected]) -> Document:
+def removed_objects(store: str, removed: Mapping[str, Collected]) -> Document:
     """How many objects of each kind were removed from each stream."""
     return {"store": store, "streams": [{"stream": name, **asdict(each)} for name, each in removed.items()]}
 
@@ -234,7 +234,7 @@ def _state(spec: StateTableSpec, manifest: Manifest) -> Document:
     }
 
 
-def _kept(kept: Kept, step: int, manifest: Manifest, whole: int) -> Document:
+def _state_table(kept: Kept, step: int, manifest: Manifest, whole: int) -> Document:
     name = manifest.pipeline.stored(step, kept.table)
     runs = files_of(manifest.runs.get(name, ()))
     size = sum(run.bytes for run in runs)

@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, files_o
 from dagster_ckpt.quantities import span
 
 
-def listed(info: EpochInfo, manifest: Manifest, explanation: Explanation) -> None:
+def show_explanation(info: EpochInfo, manifest: Manifest, explanation: Explanation) -> None:
     """The watermark, all state, and a block for each step."""
     say(f"[bold]{escape(info.stream)}[/] epoch {info.epoch}\n")
     for label, text in _facts(info, manifest, explanation):

@@ -10,7 +10,7 @@ from dagster_ckpt.history import EpochInfo, Snapshot
 from dagster_ckpt.history.info.epoch_info import moment_of
 
 
-def listed(consistency: str, snapshot: Snapshot) -> None:
+def show_snapshot(consistency: str, snapshot: Snapshot) -> None:
     """The chosen epoch of each stream, and what was left out."""
     now = moment_of(SystemClock().now_ms() * 1_000)
     table = new_table("stream", ">epoch", "committed (UTC)", "ago", ">rows so far", "")
@@ -31,7 +31,7 @@ def listed(consistency: str, snapshot: Snapshot) -> None:
         say("[dim]Each has consumed exactly the shown epochs of its upstreams.[/]")
 
 
-def documented(consistency: str, snapshot: Snapshot) -> Document:
+def snapshot_document(consistency: str, snapshot: Snapshot) -> Document:
     """The chosen epoch of each stream, and what was left out."""
     chosen = map(snapshot.info, snapshot.streams)
     return {

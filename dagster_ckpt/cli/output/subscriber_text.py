@@ -11,7 +11,7 @@ from dagster_ckpt.cli.request import Document
 from dagster_ckpt.history import SubscriberInfo
 
 
-def listed(stream: str, subscribers: Sequence[SubscriberInfo]) -> None:
+def show_subscribers(stream: str, subscribers: Sequence[SubscriberInfo]) -> None:
     """The subscribers of a stream: how far each has read, and what is kept for it."""
     table = new_table("read by", ">up to epoch", ">epochs behind", ">log kept from", "")
     for each in subscribers:
@@ -25,17 +25,17 @@ def listed(stream: str, subscribers: Sequence[SubscriberInfo]) -> None:
     say(table if subscribers else f"No stream reads {escape(stream)}.")
 
 
-def documented(stream: str, subscribers: Sequence[SubscriberInfo]) -> Document:
+def subscribers_document(stream: str, subscribers: Sequence[SubscriberInfo]) -> Document:
     """The subscribers of a stream."""
     return {"stream": stream, "subscribers": [asdict(each) for each in subscribers]}
 
 
-def removed(stream: str, name: str) -> None:
+def show_removed_subscriber(stream: str, name: str) -> None:
     """The removed subscriber."""
     say(f"The change log of [bold]{escape(stream)}[/] is no longer kept for {escape(name)}.")
 
 
-def unsubscribed(stream: str, name: str) -> Document:
+def removed_subscriber(stream: str, name: str) -> Document:
     """The removed subscriber."""
     return {"stream": stream, "unsubscribed": name}
 

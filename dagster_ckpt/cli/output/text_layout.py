@@ -41,7 +41,7 @@ def say(what: Table | str) -> None:
     if isinstance(what, str):
         console.print(what, soft_wrap=True)
         return
-    what, left_out = _narrowed(what, console) if console.is_terminal else (what, [])
+    what, left_out = _fit(what, console) if console.is_terminal else (what, [])
     # A line that the terminal wraps can still be read, and a pipe has no width; a truncated cell is lost.
     console.width = max(console.width, _width(what, console))
     console.print(what)
@@ -49,7 +49,7 @@ def say(what: Table | str) -> None:
         console.print(f"[dim]Too narrow for: {', '.join(left_out)}.[/]", soft_wrap=True)
 
 
-def _narrowed(table: Table, console: Console) -> tuple[Table, list[str]]:
+def _fit(table: Table, console: Console) -> tuple[Table, list[str]]:
     """The table without the expendable columns that do not fit; the headers of those."""
     left_out: list[str] = []
     while _width(table, console) > console.width and any(isinstance(each, Expendable) for each in table.columns):

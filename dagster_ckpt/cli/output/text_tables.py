@@ -87,7 +87,7 @@ def epochs(stream: str, readable: Sequence[EpochInfo], pinned: Sequence[PinInfo]
             duration(info.epoch_ms),
             amounts.count(info.state_rows),
             amounts.size(info.state_bytes),
-            ", ".join(filter(None, (_standing(info), *(f"pinned as {_quoted(name)}" for name in names)))),
+            ", ".join(filter(None, (_standing(info), *(f"pinned as {_quote(name)}" for name in names)))),
         )
     say(table)
     say(f"[dim]{amounts.count(len(readable), 'epoch')} of {escape(stream)} can be read.[/]")
@@ -144,7 +144,7 @@ def rollback(info: EpochInfo) -> None:
     say(f"[bold]{escape(info.stream)}[/] shows epoch {info.epoch}; its next Dagster run continues from there.")
 
 
-def rolled_back(infos: Sequence[EpochInfo]) -> None:
+def rollbacks(infos: Sequence[EpochInfo]) -> None:
     """The epochs that several streams show now."""
     for info in infos:
         rollback(info)
@@ -153,7 +153,7 @@ def rolled_back(infos: Sequence[EpochInfo]) -> None:
 def savepoint(pins: Mapping[str, PinInfo]) -> None:
     """The pins of several streams that exist now."""
     for stream, pin in pins.items():
-        pinned(stream, pin)
+        new_pin(stream, pin)
 
 
 def pins(stream: str, pinned: Sequence[PinInfo]) -> None:
@@ -167,28 +167,28 @@ def pins(stream: str, pinned: Sequence[PinInfo]) -> None:
             amounts.moment(pin.committed_at),
             amounts.moment(pin.pinned_at),
             f"[dim]{amounts.ago(pin.pinned_at, now)}[/]",
-            _forked_for(pin),
+            _fork_note(pin),
         )
     say(table if pinned else f"{escape(stream)} has no pins.")
 
 
-def pinned(stream: str, pin: PinInfo) -> None:
+def new_pin(stream: str, pin: PinInfo) -> None:
     """The pin that exists now."""
-    say(f"Epoch {pin.epoch} of [bold]{escape(stream)}[/] is pinned as {_quoted(pin.name)}.")
+    say(f"Epoch {pin.epoch} of [bold]{escape(stream)}[/] is pinned as {_quote(pin.name)}.")
 
 
-def forked(info: EpochInfo, origin: str, epoch: int) -> None:
+def fork(info: EpochInfo, origin: str, epoch: int) -> None:
     """The new stream's current epoch, and the origin stream and epoch."""
     begins = f"with epoch {epoch} of {escape(origin)}, as its epoch {info.epoch}" if epoch else "empty"
     say(f"[bold]{escape(info.stream)}[/] begins {begins}.")
 
 
-def unpinned(stream: str, name: str) -> None:
+def removed_pin(stream: str, name: str) -> None:
     """The removed pin."""
-    say(f"{_quoted(name)} of [bold]{escape(stream)}[/] is unpinned.")
+    say(f"{_quote(name)} of [bold]{escape(stream)}[/] is unpinned.")
 
 
-def collected(store: str, removed: Mapping[str, Collected]) -> None:
+def removed_objects(store: str, removed: Mapping[str, Collected]) -> None:
     """How many objects of each kind were removed from each stream."""
     table = new_table("stream", ">manifests", ">files", ">leases", ">leftovers")
     for name, each in removed.items():
@@ -226,11 +226,11 @@ def _say_rows(table: pa.Table, limit: int | None, whose: str) -> None:
     say(f"[dim]{of}{rows} {escape(whose)}.{more}[/]")
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return escape(repr(name))
 
 
-def _forked_for(pin: PinInfo) -> str:
+def _fork_note(pin: PinInfo) -> str:
     if pin.fork is None:
         return ""
     return f"for the fork {escape(pin.fork)}{', [yellow]which does not exist: unpin it[/]' if pin.orphan else ''}"
@@ -241,7 +241,7 @@ def _print_damage(verified: Verification) -> None:
     table = new_table("damaged object", "what is wrong", "needed by")
     for finding in verified.findings:
         of = "" if finding.step is None else f", in the state of step {finding.step}"
-        table.add_row(escape(finding.object), escape(finding.wrong) + of, escape(_needed_by(finding)))
+        table.add_row(escape(finding.object), escape(finding.wrong) + of, escape(_dependents(finding)))
     say(table)
     if verified.command is None:
         say(f"The current epoch, {verified.epoch}, is whole.")
@@ -253,7 +253,7 @@ def _print_damage(verified: Verification) -> None:
         say(f"    {escape(verified.command)}")
 
 
-def _needed_by(finding: Finding) -> str:
+def _dependents(finding: Finding) -> str:
     epochs = [f"epoch {ranges(finding.epochs)}"] if finding.epochs else []
     return ", ".join([*epochs, *finding.pins]) or "nothing that can be read"
 
@@ -284,7 +284,7 @@ def _facts(
     if info.watermark is not None:
         yield "watermark", f"{amounts.moment(info.watermark)} UTC"
     yield "", ""
-    yield from _made(info, manifest)
+    yield from _pipeline_rows(info, manifest)
     yield "", ""
     yield from _so_far(info, manifest, upstreams)
 
@@ -307,7 +307,7 @@ def _shard(time: ShardTime) -> str:
     return f"{duration(time.milliseconds)} on {escape(time.host)}, {amounts.count(time.rows_in, 'row')} in"
 
 
-def _made(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
+def _pipeline_rows(info: EpochInfo, manifest: Manifest) -> Iterable[tuple[str, str]]:
     """The stream's operator, key and state; of several steps each with its own."""
     pipeline, rows = manifest.pipeline, info.table_rows
     if not pipeline.before:

@@ -70,14 +70,14 @@ def work_in_words(work: EpochProgress) -> str:
 def waiting(stream: str, show: Callable[[str], None]) -> Callable[[WriterInfo], None]:
     """A callback that shows the progress of a draining writer."""
 
-    def progressed(writer: WriterInfo) -> None:
+    def show_progress(writer: WriterInfo) -> None:
         work = "no epoch in work" if writer.work is None else work_in_words(writer.work)
         show(f"{escape(stream)} after epoch {writer.epoch}, {work}")
 
-    return progressed
+    return show_progress
 
 
-def asked_to_end(drained: Mapping[str, WriterInfo | None]) -> None:
+def show_drain_requests(drained: Mapping[str, WriterInfo | None]) -> None:
     """The writers that were asked to end; None for a stream without one."""
     for stream, writer in drained.items():
         if writer is None:
@@ -86,7 +86,7 @@ def asked_to_end(drained: Mapping[str, WriterInfo | None]) -> None:
             say(f"[bold]{escape(stream)}[/] ends at its next epoch: {in_words(writer)}.")
 
 
-def ended(drained: Mapping[str, WriterInfo | None]) -> None:
+def show_ends(drained: Mapping[str, WriterInfo | None]) -> None:
     """The writers that have ended, and their last epochs."""
     for stream, writer in drained.items():
         if writer is None:

@@ -12,7 +12,7 @@ from dagster_ckpt.protocol.epochs.lineage import lineage
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.manifest.references import Role, references
 from dagster_ckpt.protocol.object_names import ANCESTORS, folder_of, parts_of_name
-from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
+from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import check_ancestors, with_ancestors
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -21,7 +21,7 @@ from dagster_ckpt.tables import files_of
 _MARK = "good_epoch="
 
 
-def advised(root: ObjectStore, chain: ManifestChain, stream: str, error: CorruptStateError) -> CorruptStateError:
+def with_advice(root: ObjectStore, chain: ManifestChain, stream: str, error: CorruptStateError) -> CorruptStateError:
     """The error with what to do about it: the newest epoch that needs nothing it names, and the way back there.
 
     An error with this advice is returned unchanged. `root` is the store in which the stream's ancestors are.
@@ -42,15 +42,15 @@ def _advice(root: ObjectStore, chain: ManifestChain, stream: str, error: Corrupt
     if end is None:
         return f"{_MARK}none"
     broken = isinstance(end, BrokenEnd)
-    newest = known(end)
+    newest = newest_known(end)
     good = epoch_without(root, chain, newest, error)
     if (why := _lost_ancestor(root, chain, newest, error)) is not None:
-        return f"{_MARK}{'none' if good is None else good}, because={_quoted(why)}"
+        return f"{_MARK}{'none' if good is None else good}, because={_quote(why)}"
     if good is None:
-        return f"{_MARK}none, begin_anew={_quoted(go_back(chain, stream, EMPTY))}, run_config='from_epoch: {EMPTY}'"
+        return f"{_MARK}none, begin_anew={_quote(go_back(chain, stream, EMPTY))}, run_config='from_epoch: {EMPTY}'"
     if good == newest.epoch and not broken:
         return f"{_MARK}{good}, current={good}"
-    return f"{_MARK}{good}, go_back={_quoted(go_back(chain, stream, good))}, run_config='from_epoch: {good}'"
+    return f"{_MARK}{good}, go_back={_quote(go_back(chain, stream, good))}, run_config='from_epoch: {good}'"
 
 
 def go_back(chain: ManifestChain, stream: str, epoch: Epoch) -> str:
@@ -79,7 +79,7 @@ def epoch_without(root: ObjectStore, chain: ManifestChain, newest: Manifest, err
     """The newest retained epoch that needs no object that the error names; None where all do."""
     for retained in reversed(lineage(newest)):
         try:
-            needed = list(_needed(root, chain, chain.read(retained.version)))
+            needed = list(_needed_names(root, chain, chain.read(retained.version)))
         except CorruptStateError:
             continue  # the epoch's manifest or list is damaged
         # Each name is looked for in the message: nothing is parsed.
@@ -88,14 +88,14 @@ def epoch_without(root: ObjectStore, chain: ManifestChain, newest: Manifest, err
     return None
 
 
-def _needed(root: ObjectStore, chain: ManifestChain, manifest: Manifest) -> Iterator[str]:
+def _needed_names(root: ObjectStore, chain: ManifestChain, manifest: Manifest) -> Iterator[str]:
     """What reading the epoch's table, or going on from it, needs."""
     yield from (ref.name for role, ref in references(manifest) if role is not Role.CHANGES)
     store = with_ancestors(chain.store, root, manifest.ancestors)
     yield from (file.name for file in files_of(store, chain.clock, manifest))
 
 
-def _quoted(command: str) -> str:
+def _quote(command: str) -> str:
     return f'"{command}"'
 
 

@@ -17,8 +17,8 @@ from dagster_ckpt.history.damage.damage_advice import go_back
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs
 from dagster_ckpt.protocol.epochs.pin import Pin, Verdict, decode_pin
-from dagster_ckpt.protocol.epochs.retention import bound
-from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, consumed_in_each_way
+from dagster_ckpt.protocol.epochs.retention import first_needed
+from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, consumption_by_epoch
 from dagster_ckpt.protocol.json_codec import Codec
 from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN, decode_manifest
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Consumed, IndexedList, IndexRef, Manifest, RunRef
@@ -33,9 +33,9 @@ from dagster_ckpt.protocol.object_names import (
     table_of,
     verdict_name,
 )
-from dagster_ckpt.protocol.transitions.well_formed import malformed
+from dagster_ckpt.protocol.transitions.well_formed import broken_rules
 from dagster_ckpt.state.committed.object_checks import MISSING, check_file
-from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd, known
+from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd, newest_known
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
@@ -106,7 +106,7 @@ def verify(root: ObjectStore, chain: ManifestChain, stream: str, progress: Progr
     except CorruptStateError as error:
         return Verification(stream, None, None, findings=(Finding(manifest_name(FIRST), str(error)),))
     assert end is not None, "only what exists can be verified"
-    newest = known(end)
+    newest = newest_known(end)
     files = retrying(with_ancestors(chain.store, root, newest.ancestors), chain.clock, _PATIENCE)
     return _Check(patient_chain, root, files, stream, end, progress or _no_progress).result()
 
@@ -128,7 +128,7 @@ class _Check:
         self._files = files
         self._stream = stream
         self._broken = end if isinstance(end, BrokenEnd) else None
-        self._newest = known(end)
+        self._newest = newest_known(end)
         self._progress = progress
         self._needs = _NeededObjects()
         self._findings: list[Finding] = []
@@ -183,7 +183,7 @@ class _Check:
 
     def _floor(self, newest: Manifest) -> Version:
         """The oldest manifest that must be there: no collector may have removed it, however short its grace period."""
-        return bound(newest, newest) if self._chain.store.exists(TRIMMED) else FIRST
+        return first_needed(newest, newest) if self._chain.store.exists(TRIMMED) else FIRST
 
     def _floor_without_mark(self, newest: Manifest) -> Version:
         """The same where version 1 is missing, and so is what a collector writes before it removes that.
@@ -194,7 +194,7 @@ class _Check:
         if list(islice(absent, 2)) != [FIRST, FIRST + 1]:
             return FIRST
         self._findings.append(Finding(TRIMMED, "missing, although the oldest manifests were retired"))
-        return bound(newest, newest)
+        return first_needed(newest, newest)
 
     def _check_manifest(self, version: Version, data: bytes | None, child: Manifest | None) -> Manifest | None:
         """Check one that `child` (None: it cannot be read) must follow; the manifest, where it can be read."""
@@ -209,7 +209,7 @@ class _Check:
         except CorruptStateError as error:
             self._found_manifest(version, str(error).rpartition("reason=")[2])
             return None
-        wrong = [f"breaks the rule {rule}" for rule in malformed(manifest)]
+        wrong = [f"breaks the rule {rule}" for rule in broken_rules(manifest)]
         if manifest.version != version:
             wrong.append(f"is version {manifest.version}")
         elif child is not None and not _is_built_on(child, manifest):
@@ -269,10 +269,10 @@ class _Check:
             entries = lists.entries(IndexedList((ref,)))
         except CorruptStateError:
             there = self._files.exists(ref.name)
-            self._found(ref.name, "another checksum than the manifest's" if there else MISSING)
+            self._add_finding(ref.name, "another checksum than the manifest's" if there else MISSING)
             return ()
         if len(entries) != ref.entries:
-            self._found(ref.name, f"{len(entries):,} entries instead of {ref.entries:,}")
+            self._add_finding(ref.name, f"{len(entries):,} entries instead of {ref.entries:,}")
         self._read(ref.bytes, known=False)
         return entries
 
@@ -285,7 +285,7 @@ class _Check:
             if wrong is None and path in self._needs.contradicted:
                 wrong = "named with several checksums"
             if wrong is not None:
-                self._found(path, wrong)
+                self._add_finding(path, wrong)
                 self._total -= files[path].bytes - (self._done - before)
 
     def _check_own_pins(self) -> None:
@@ -305,7 +305,7 @@ class _Check:
         logs: dict[str, UpstreamLog] = {}
         for manifest in self._readable:
             counts = manifest.version == self._newest.version if delivers else manifest.epoch in of_lineage
-            for consumed in consumed_in_each_way(manifest.sources) if counts else ():
+            for consumed in consumption_by_epoch(manifest.sources) if counts else ():
                 chain = replace(self._chain, store=stream_folder(self._root, consumed.stream))
                 log = logs.setdefault(consumed.stream, UpstreamLog(chain, consumed.stream))
                 wrong = _divergence(log, consumed)
@@ -313,8 +313,8 @@ class _Check:
                     epochs = () if delivers else (manifest.epoch,)
                     self._findings.append(Finding(manifest_name(manifest.version), wrong, epochs))
 
-    def _found(self, path: str, wrong: str) -> None:
-        needed_by = self._needs.needed_by(path)
+    def _add_finding(self, path: str, wrong: str) -> None:
+        needed_by = self._needs.dependents(path)
         epochs = sorted({self._epochs[who] for who in needed_by if who in self._epochs})
         pins = sorted(who for who in needed_by if who not in self._epochs)
         self._findings.append(Finding(path, wrong, tuple(epochs), tuple(pins), self._step_of(path)))
@@ -413,9 +413,9 @@ class _NeededObjects:
         if not names or names[-1] != who:
             names.append(who)
 
-    def needed_by(self, path: str) -> set[str]:
+    def dependents(self, path: str) -> set[str]:
         """The manifests and pins that need this object, directly or by way of an index object."""
         found: set[str] = set()
         for who in self.named_by.get(path, ()):
-            found |= self.needed_by(who) if who in self.named_by else {who}
+            found |= self.dependents(who) if who in self.named_by else {who}
         return found

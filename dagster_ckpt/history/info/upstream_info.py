@@ -48,7 +48,7 @@ def upstream_info(name: str, at: UpstreamPosition | None, chain: ManifestChain) 
     newest, read = chain.newest(), EMPTY if at is None else at.epoch
     if newest is None or (at is not None and newest.uuid != at.uuid):
         return UpstreamInfo(name, read, EMPTY, None, None, gone=True)
-    shown = None if read == EMPTY else _shown(chain, newest, read)
+    shown = None if read == EMPTY else _manifest_of(chain, newest, read)
     if at is not None and (trouble(newest, at) is not None or (shown is not None and not at.is_at(shown))):
         return UpstreamInfo(name, read, newest.epoch, None, None, ahead=True)
     in_snapshot = at is not None and at.in_snapshot
@@ -60,7 +60,7 @@ def upstream_info(name: str, at: UpstreamPosition | None, chain: ManifestChain) 
     return UpstreamInfo(name, read, newest.epoch, epochs, now.total_rows_out - then.total_rows_out, in_snapshot)
 
 
-def _shown(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest | None:
+def _manifest_of(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest | None:
     """The manifest of an epoch's number; None where it is gone or damaged, or another stream's."""
     try:
         shown = newest if newest.epoch == epoch else chain.find(Version(epoch))

@@ -7,7 +7,16 @@ from enum import StrEnum
 
 from dagster_ckpt.history.info.epoch_info import moment_of
 from dagster_ckpt.ids import Epoch, Term
-from dagster_ckpt.protocol.lease import EpochProgress, Lease, Life, Watch, is_interruption, is_refusal, judged, watched
+from dagster_ckpt.protocol.lease import (
+    EpochProgress,
+    Lease,
+    Life,
+    Watch,
+    is_interruption,
+    is_refusal,
+    judge,
+    next_watch,
+)
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -109,10 +118,10 @@ class WriterWatch:
         """The writer now. Raises `CorruptStateError` where the newest manifest is damaged."""
         term = self._newest().term
         lease, now_ms = lease_of(self._chain, term), self._chain.clock.monotonic_ms()
-        self._watch = watched(self._watch, term, lease, now_ms)
+        self._watch = next_watch(self._watch, term, lease, now_ms)
         gone = lease is not None and is_gone(lease.holder.process)
         patience_ms = SILENCE_MS_MAX if lease is None else lease.timeout_ms
-        info = _info(term, lease, judged(self._watch, lease, now_ms, patience_ms, process_is_gone=gone))
+        info = _info(term, lease, judge(self._watch, lease, now_ms, patience_ms, process_is_gone=gone))
         if info.life is not Life.CLOSED or not info.dagster_run_id:
             return info
         # All runs that start share one lease, so it is that of the last one.

@@ -38,12 +38,12 @@ def _naming(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def check(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        return (_named(each) for each in result) if inspect.isgenerator(result) else _named(result)
+        return (_with_name(each) for each in result) if inspect.isgenerator(result) else _with_name(result)
 
     return check
 
 
-def _named(result: Any) -> Any:
+def _with_name(result: Any) -> Any:
     if not isinstance(result, dg.AssetCheckResult):
         return result
     epochs = _epochs()

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import create_model
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.component.named_functions import called
+from dagster_ckpt.integration.component.named_functions import call
 from dagster_ckpt.integration.component.templates import render_all
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
@@ -65,7 +65,7 @@ def aggregation_of(name: str, given: Mapping[str, Any] | str) -> Aggregation:
                 f"{{avg: dep_delay}}. aggregate={name}, given={given}"
             )
         return agg.count()
-    made: Aggregation = called("aggregate", name, given, _FUNCTIONS, _OPTIONS)
+    made: Aggregation = call("aggregate", name, given, _FUNCTIONS, _OPTIONS)
     return made
 
 

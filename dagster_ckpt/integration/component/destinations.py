@@ -24,7 +24,7 @@ _MEMBERS = ("kind", "address", "check", "check_mode", "open")
 def _model(kind: type[Any]) -> type[BaseModel]:
     """A model of a destination's fields, with their defaults."""
     hints = get_type_hints(kind)
-    made = {_field_name(each.name): (_injectable(hints[each.name]), _described(each)) for each in fields(kind)}
+    made = {_field_name(each.name): (_injectable(hints[each.name]), _describe(each)) for each in fields(kind)}
     return create_model(f"{kind.__name__}Attributes", __base__=dg.Model, **made)  # type: ignore[call-overload,no-any-return]
 
 
@@ -36,7 +36,7 @@ def _injectable(hint: Any) -> Any:
     return hint if hint is str else hint | str
 
 
-def _described(each: "Field[Any]") -> Any:
+def _describe(each: "Field[Any]") -> Any:
     default = each.default if each.default_factory is MISSING else each.default_factory()
     return ModelField(... if default is MISSING else default, alias=each.name, repr=each.repr)
 

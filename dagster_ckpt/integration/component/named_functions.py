@@ -7,7 +7,7 @@ from typing import Any
 from dagster_ckpt.errors import InvalidPipelineError
 
 
-def called(
+def call(
     what: str,
     name: str,
     given: Mapping[str, Any],

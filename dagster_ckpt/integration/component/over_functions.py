@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.component.named_functions import called
+from dagster_ckpt.integration.component.named_functions import call
 from dagster_ckpt.integration.component.templates import Scalar, render_all
 from dagster_ckpt.operators import over
 from dagster_ckpt.operators.over import Over
@@ -72,7 +72,7 @@ class OverAttributes(dg.Model, dg.Resolvable):
 def function_of(name: str, given: Mapping[str, Any] | str) -> Over:
     """The function of these attributes. `name` is the column that it makes, for the error.
 
-    Raises `InvalidPipelineError` as `called` does.
+    Raises `InvalidPipelineError` as `call` does.
     """
     if isinstance(given, str):
         of_nothing = get_args(_OfNothing)
@@ -89,7 +89,7 @@ def function_of(name: str, given: Mapping[str, Any] | str) -> Over:
     }
     if values.get("count") == _ALL:
         values["count"] = None
-    made: Over = called("over", name, values, _OF_COLUMN, _OPTIONS)
+    made: Over = call("over", name, values, _OF_COLUMN, _OPTIONS)
     return made
 
 

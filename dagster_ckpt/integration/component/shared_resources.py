@@ -63,18 +63,18 @@ _StateAttributes = _attributes(LsmStateBackendResource)
 
 
 def _checkpoints(context: dg.ResolutionContext, given: BaseModel) -> CheckpointCoordinatorResource:
-    return _shared(context, "checkpoints", CheckpointCoordinatorResource, given.model_dump(exclude_unset=True))
+    return _share(context, "checkpoints", CheckpointCoordinatorResource, given.model_dump(exclude_unset=True))
 
 
 def _state(context: dg.ResolutionContext, given: BaseModel) -> LsmStateBackendResource:
-    return _shared(context, "state", LsmStateBackendResource, given.model_dump(exclude_unset=True))
+    return _share(context, "state", LsmStateBackendResource, given.model_dump(exclude_unset=True))
 
 
 def _spark(context: dg.ResolutionContext, given: Mapping[str, Any]) -> LazyPySparkResource:
-    return _shared(context, "spark", LazyPySparkResource, {"spark_config": dict(given)})
+    return _share(context, "spark", LazyPySparkResource, {"spark_config": dict(given)})
 
 
-def _shared(context: dg.ResolutionContext, key: str, make: type[Resource], given: Mapping[str, Any]) -> Resource:
+def _share(context: dg.ResolutionContext, key: str, make: type[Resource], given: Mapping[str, Any]) -> Resource:
     """The resource of this key and config. Raises `InvalidPipelineError` if another component has declared another."""
     loading = dg.ComponentLoadContext.from_resolution_context(context)
     if _PROJECT.tree is not loading.component_tree:

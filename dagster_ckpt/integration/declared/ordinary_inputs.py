@@ -20,10 +20,10 @@ def read_inputs(parameters: Parameters, spark: SparkSession, loaded: Mapping[str
     Spark would read a DataFrame again in each epoch, and in each retry of one, while its files may change. So its rows
     are collected here, once, and kept in the driver; `spark` is the stream's session.
     """
-    return {name: _kept(loaded[name], spark) for name in parameters.inputs}
+    return {name: _outlasting(loaded[name], spark) for name in parameters.inputs}
 
 
-def _kept(value: object, spark: SparkSession) -> object:
+def _outlasting(value: object, spark: SparkSession) -> object:
     return spark.createDataFrame(value.toArrow(), value.schema) if isinstance(value, DataFrame) else value
 
 

@@ -92,7 +92,7 @@ def read_parameters(function: Callable[..., object], ins: Mapping[str, dg.AssetI
                 )
             config = (name, hint)
         elif name == "config" or hint in _NO_INPUT or (hint in _SCALARS and name not in ins):
-            raise InvalidPipelineError(_unsupported(name, hint))
+            raise InvalidPipelineError(_refusal(name, hint))
         else:
             inputs[name] = hint
     config_name, config_type = config or (None, None)
@@ -121,7 +121,7 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
         ) from error
 
 
-def _unsupported(name: str, hint: object) -> str:
+def _refusal(name: str, hint: object) -> str:
     if hint is None:
         return (
             "a parameter has no annotation: name it `context` or `spark`, or annotate it as SparkSession, a resource, "

@@ -34,7 +34,7 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
 _INT_ENV_VAR = type(dg.EnvVar.int("ANY"))
 
 
-def _bounded(given: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+def _check_bound(given: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
     """The field's number; the value of an environment variable is checked where the resource is used."""
     number = handler(given)
     least, greatest = _BOUNDS[info.field_name or ""]
@@ -81,7 +81,7 @@ class CheckpointCoordinatorResource(dg.ConfigurableResource[Any]):
     )
 
     _claimed_by: frozenset[dg.AssetKey] = PrivateAttr(default=frozenset())
-    _bounds = field_validator("tolerable_failures", "retained", "max_lag", mode="wrap")(_bounded)
+    _bounds = field_validator("tolerable_failures", "retained", "max_lag", mode="wrap")(_check_bound)
 
     @model_validator(mode="before")
     @classmethod
@@ -169,7 +169,7 @@ class LsmStateBackendResource(dg.ConfigurableResource[Any]):
     )
     cache_limit: str = Field(default="4 GiB", description="How much of the disk that folder may take; 0: no cache.")
 
-    _bounds = field_validator("io_threads", mode="wrap")(_bounded)
+    _bounds = field_validator("io_threads", mode="wrap")(_check_bound)
 
     @model_validator(mode="before")
     @classmethod

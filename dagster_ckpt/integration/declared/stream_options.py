@@ -75,8 +75,8 @@ def stream_options(  # noqa: PLR0913  (the options of the decorator, by name)
         recovery=_recovery(recovery),
         max_epochs_per_batch=_epochs(max_epochs_per_batch),
         tasks=_tasks(tasks),
-        moved=_moved({} if moved is None else moved),
-        renamed=_renamed({} if renamed is None else renamed),
+        moved=_check_moved({} if moved is None else moved),
+        renamed=_check_renamed({} if renamed is None else renamed),
         sources=_sources(sources),
         primary_key=_primary_key(primary_key),
     )
@@ -112,7 +112,7 @@ def _is_list(given: object) -> TypeGuard[list[object] | tuple[object, ...]]:
     return isinstance(given, list | tuple)
 
 
-def _moved(moved: object) -> Mapping[str, str]:
+def _check_moved(moved: object) -> Mapping[str, str]:
     addresses = [*moved, *moved.values()] if isinstance(moved, Mapping) else [None]
     if not all(type(address) is str and address.strip("/ ") for address in addresses):
         raise InvalidPipelineError(
@@ -124,7 +124,7 @@ def _moved(moved: object) -> Mapping[str, str]:
     return dict(moved)
 
 
-def _renamed(renamed: object) -> Mapping[str, str]:
+def _check_renamed(renamed: object) -> Mapping[str, str]:
     names: list[Any] = [*renamed, *renamed.values()] if isinstance(renamed, Mapping) else [None]
     if not all(type(name) is str and name for name in names):
         raise InvalidPipelineError(

@@ -15,7 +15,7 @@ _TOPICS: Mapping[str, str] = {
 }
 
 
-def awaited(pipeline: Pipeline) -> str:
+def first_input(pipeline: Pipeline) -> str:
     """The input with which the first epoch comes, of every source of the pipeline."""
     sources = [source for each in pipeline.source_inputs for source in each.sources]
     return " or ".join(dict.fromkeys(map(_first_of, sources)))
@@ -23,7 +23,7 @@ def awaited(pipeline: Pipeline) -> str:
 
 def observation(key: dg.AssetKey, pipeline: Pipeline) -> dg.AssetObservation:
     """The event of a stream that was opened and has no epoch."""
-    what = awaited(pipeline)
+    what = first_input(pipeline)
     return dg.AssetObservation(
         key, description=f"The stream has no epoch yet. It waits for {what}.", metadata={"waits_for": what}
     )

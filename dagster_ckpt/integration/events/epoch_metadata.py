@@ -50,7 +50,7 @@ def epoch_metadata(
         "merged_rows": work.merged_rows,
         "stall_milliseconds": work.stall_ms,
         "checkpoint_interval_seconds": (manifest.checkpoint_interval_ms or 0) / 1_000,
-        **_consumed(manifest),
+        **_consumption(manifest),
         **{name: work.counters.get(name, 0) for name in counters_of(manifest.pipeline)},
         **slowest_step(manifest, work.steps),
     }
@@ -112,7 +112,7 @@ def _slowest_shards(manifest: Manifest) -> dg.TableMetadataValue:
     return dg.MetadataValue.table(records, dg.TableSchema(columns))
 
 
-def _consumed(manifest: Manifest) -> dict[str, int]:
+def _consumption(manifest: Manifest) -> dict[str, int]:
     """The epoch that was consumed of each upstream; 0 before the first, because a label is always there."""
     sources = (source for entry in manifest.pipeline.source_inputs for source in entry.sources)
     upstreams = sorted({source.address for source in sources if source.format == FORMAT})

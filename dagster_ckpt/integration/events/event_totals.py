@@ -81,7 +81,7 @@ class Reported:
 NOTHING = Reported(EMPTY, Totals())
 
 
-def reported(instance: dg.DagsterInstance, key: dg.AssetKey) -> Reported | None:
+def read_totals(instance: dg.DagsterInstance, key: dg.AssetKey) -> Reported | None:
     """What Dagster has stored of this stream. None: only events without totals, as earlier releases logged them."""
     # Not `get_latest_materialization_event`: PostgreSQL stores an event, and in another transaction which one is the
     # asset's latest. After a crash between the two the next event would count again what the stored one has counted.

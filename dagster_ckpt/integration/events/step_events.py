@@ -31,7 +31,7 @@ from dagster_ckpt.integration.events.epoch_metadata import (
     epoch_metadata,
     lag_metadata,
 )
-from dagster_ckpt.integration.events.event_totals import NO_WORK, Reported, Totals, Work, reported
+from dagster_ckpt.integration.events.event_totals import NO_WORK, Reported, Totals, Work, read_totals
 from dagster_ckpt.integration.events.table_metadata import COLUMNS_ALONE, TableMetadata
 from dagster_ckpt.integration.reading.late_rows_asset import LateRows
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
@@ -64,7 +64,7 @@ class EventLog:
     """Where events go: their asset, what Dagster shows of its table, and Dagster's `log_event`.
 
     `may_report` is whether the writer of an epoch is still the stream's: a fenced one must not report. It is called
-    right before each event. `reported` is what Dagster has stored of the stream (see `event_totals.reported`),
+    right before each event. `reported` is what Dagster has stored of the stream (see `event_totals.read_totals`),
     `more` what else the event of an epoch has, `late_rows_reported` the total of late rows that Dagster has stored.
     """
 
@@ -269,7 +269,7 @@ class EpochEvents:
     def _log_late_rows(self, manifest: Manifest) -> bool:
         """Log the late rows that no event has reported; whether all of them are reported."""
         logged = True
-        for late in LateRows.kept(self._event_log.asset_key, manifest):
+        for late in LateRows.of_stream(self._event_log.asset_key, manifest):
             if late.total != self._late_rows_logged.get(late.key):
                 logged = self._log_late_rows_of(manifest, late) and logged
         return logged
@@ -366,7 +366,7 @@ def final_result(
     lag: Metadata | None = None,
 ) -> dg.MaterializeResult[Any]:
     """What happened since the last event, at the newest epoch. `work` is what the step did and did not report."""
-    before = reported(instance, key)
+    before = read_totals(instance, key)
     metadata = epoch_metadata(manifest, work, None if before is None else before.totals, lag)
     return dg.MaterializeResult(
         asset_key=key,

@@ -24,7 +24,7 @@ _taken: OrderedDict[tuple[object, ...], Snapshot] = OrderedDict()
 _lock = Lock()
 
 
-def chosen_of(metadata: Mapping[str, Any], name: str) -> Any:
+def plain_value(metadata: Mapping[str, Any], name: str) -> Any:
     """A value of an input's metadata, unwrapped from Dagster's `MetadataValue`; None where it is missing."""
     value = metadata.get(name)
     return value.value if isinstance(value, dg.MetadataValue) else value
@@ -32,10 +32,10 @@ def chosen_of(metadata: Mapping[str, Any], name: str) -> Any:
 
 def is_aligned(metadata: Mapping[str, Any]) -> bool:
     """Whether an input must come from one cut with others. Raises `InvalidPipelineError` for invalid metadata."""
-    consistency = chosen_of(metadata, CONSISTENCY)
+    consistency = plain_value(metadata, CONSISTENCY)
     if consistency not in (None, *_CHOICES):
         raise InvalidPipelineError(f"an input's consistency is 'latest' or 'aligned'. consistency={consistency!r}")
-    epoch = chosen_of(metadata, "epoch")
+    epoch = plain_value(metadata, "epoch")
     if consistency is not None and epoch is not None:
         raise InvalidPipelineError(
             f"an input has either an epoch or a consistency: leave out one of the two. "
@@ -46,7 +46,7 @@ def is_aligned(metadata: Mapping[str, Any]) -> bool:
 
 def cut_of(context: dg.InputContext, store: CheckpointStore) -> Snapshot:
     """The aligned snapshot of the streams of all aligned inputs. Each input of a step gets the same."""
-    as_of = chosen_of(context.definition_metadata or {}, "as_of")
+    as_of = plain_value(context.definition_metadata or {}, "as_of")
     try:
         step = context.step_context
     except dg.DagsterInvariantViolationError:
@@ -56,10 +56,10 @@ def cut_of(context: dg.InputContext, store: CheckpointStore) -> Snapshot:
     for name, given in sorted(context.op_def.ins.items()):
         metadata = given.metadata or {}
         if name in keys and is_aligned(metadata):
-            if chosen_of(metadata, "as_of") != as_of:
+            if plain_value(metadata, "as_of") != as_of:
                 raise InvalidPipelineError(
                     f"aligned inputs have one time: give all of them the same as_of, or none. "
-                    f"input={name}, as_of={chosen_of(metadata, 'as_of')}, other={context.name}, as_of={as_of}"
+                    f"input={name}, as_of={plain_value(metadata, 'as_of')}, other={context.name}, as_of={as_of}"
                 )
             streams.append(stream_name_of(keys[name]))
     attempt = (step.run_id, step.step.key, step.previous_attempt_count, store.url, tuple(streams))

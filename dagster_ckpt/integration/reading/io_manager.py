@@ -12,7 +12,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
-from dagster_ckpt.integration.reading.aligned_inputs import chosen_of, cut_of, is_aligned
+from dagster_ckpt.integration.reading.aligned_inputs import cut_of, is_aligned, plain_value
 from dagster_ckpt.integration.reading.late_rows_asset import stream_of_late_key
 from dagster_ckpt.integration.reading.loaded_epochs import remember_loaded
 from dagster_ckpt.protocol.manifest.manifest import Manifest
@@ -77,7 +77,7 @@ def choose_input(context: dg.InputContext, store: CheckpointStore) -> ChosenInpu
         name, cut = stream_name_of(context.asset_key), cut_of(context, store)
         return ChosenInput(store.stream(name), cut.manifest(name))
     history, late = _stream(context.asset_key, store)
-    return ChosenInput(history, history.manifest(chosen_of(metadata, "epoch"), chosen_of(metadata, "as_of")), late)
+    return ChosenInput(history, history.manifest(plain_value(metadata, "epoch"), plain_value(metadata, "as_of")), late)
 
 
 def _stream(key: dg.AssetKey, store: CheckpointStore) -> tuple[StreamHistory, int | None]:

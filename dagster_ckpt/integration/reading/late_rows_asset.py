@@ -72,7 +72,7 @@ class LateRows:
     alone: bool
 
     @classmethod
-    def kept(cls, stream: dg.AssetKey, manifest: Manifest) -> "list[LateRows]":
+    def of_stream(cls, stream: dg.AssetKey, manifest: Manifest) -> "list[LateRows]":
         """Those of each input whose late rows the stream keeps."""
         return [
             cls(
@@ -105,7 +105,7 @@ _TOTAL, _TOTAL_EARLIER = "late_rows_total", "total_late_rows"
 
 def late_rows_reported(instance: dg.DagsterInstance, late: LateRows) -> int:
     """The total of the newest event of these late rows that Dagster has stored; 0 without one."""
-    # Not `get_latest_materialization_event`, for the reason in `event_totals.reported`.
+    # Not `get_latest_materialization_event`, for the reason in `event_totals.read_totals`.
     newest = instance.fetch_materializations(late.key, limit=1).records
     if not newest:
         return 0

@@ -95,7 +95,7 @@ class SameError:
         return f"{self.times} {self.mark}"
 
 
-def counted(before: SameError | None, error: RunError | None) -> SameError | None:
+def count(before: SameError | None, error: RunError | None) -> SameError | None:
     """The count after one more failed run; `error` is None for one that died without an error."""
     if error is None or error.cause is not Cause.CODE:
         return before

@@ -70,7 +70,7 @@ def evaluation_failed(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, gave_u
     error = "died without an error" if gave_up.error is None else str(gave_up.error)[:_ERROR_LENGTH_MAX]
     what = f"{gave_up.failures} Dagster runs in a row" if gave_up.failures > 1 else "The last Dagster run"
     how = "failed with the same error" if gave_up.same else "failed or died"
-    return _failed(
+    return _failure(
         key,
         run,
         epoch,
@@ -96,7 +96,7 @@ def evaluation_unavailable(
         )
     else:
         what, how = "What the stream needs does not answer", "check what the error names"
-    return _failed(
+    return _failure(
         key,
         run,
         epoch,
@@ -110,7 +110,7 @@ def evaluation_unavailable(
 def evaluation_stuck(key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, pool: PoolView) -> dg.AssetCheckEvaluation:
     """What the sensor reports when Dagster will never have a slot for a run."""
     why = f"run {', '.join(pool.ended)} has ended and still holds one" if pool.ended else "its limit is 0"
-    return _failed(
+    return _failure(
         key,
         run,
         epoch,
@@ -129,7 +129,7 @@ def _as_markdown(error: str) -> str:
     return error.replace("<", r"\<")
 
 
-def _failed(
+def _failure(
     key: dg.AssetKey, run: dg.DagsterRun, epoch: Epoch, description: str, figures: Mapping[str, int | str]
 ) -> dg.AssetCheckEvaluation:
     metadata = {_LAST_EPOCH: int(epoch), **figures, _RUN: dg.MetadataValue.dagster_run(run.run_id)}

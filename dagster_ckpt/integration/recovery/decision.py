@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 
 from dagster_ckpt.ids import Term
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
-from dagster_ckpt.integration.recovery.crash_loop import Cause, RunError, SameError, counted
+from dagster_ckpt.integration.recovery.crash_loop import Cause, RunError, SameError, count
 from dagster_ckpt.integration.recovery.stream_view import (
     LeaseView,
     PoolView,
@@ -122,7 +122,7 @@ class Verdict:
 
 def decide(view: StreamView, recovery: Recovery) -> Verdict:
     """What must happen to this stream now. The same view always gets the same verdict."""
-    verdict, run = _decided(view, recovery), view.run
+    verdict, run = _decide(view, recovery), view.run
     if verdict.launch is None or run is None or run.not_rolled_back is None:
         return verdict
     # A relaunch never repeats a rollback: it could be the second time. So the reason reports it.
@@ -133,7 +133,7 @@ def decide(view: StreamView, recovery: Recovery) -> Verdict:
     return replace(verdict, reason=f"{verdict.reason}; {lost}", launch=launch)
 
 
-def _decided(view: StreamView, recovery: Recovery) -> Verdict:
+def _decide(view: StreamView, recovery: Recovery) -> Verdict:
     run, lease = view.run, view.lease
     if lease is not None and not lease.ours:
         return Verdict("its last writer belongs to another Dagster instance")
@@ -143,11 +143,11 @@ def _decided(view: StreamView, recovery: Recovery) -> Verdict:
         case RunState.WAITING | RunState.CANCELED:
             return _not_due(view, run)
         case RunState.LAUNCHED | RunState.STARTED:
-            return _started(view, run, recovery)
+            return _while_started(view, run, recovery)
         case RunState.FAILED:
-            return _failed(view, run, recovery)
+            return _after_failure(view, run, recovery)
         case RunState.SUCCEEDED:
-            return _succeeded(view, run)
+            return _after_success(view, run)
 
 
 def _never_run(view: StreamView) -> Verdict:
@@ -156,19 +156,19 @@ def _never_run(view: StreamView) -> Verdict:
     return Verdict("it has never run")
 
 
-def _succeeded(view: StreamView, run: RunView) -> Verdict:
+def _after_success(view: StreamView, run: RunView) -> Verdict:
     if Mode.CONTINUOUS in {view.mode, run.mode}:
         return _start_next(view)
     return Verdict("it has ended")
 
 
-def _started(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
+def _while_started(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
     lease = view.lease
     if not run.opened or lease is None:
         return _not_open(view, run, recovery)
     match lease.life:
         case Life.CLOSED:
-            return _ended(view, run, lease, recovery)
+            return _after_end(view, run, lease, recovery)
         case Life.BEATING:
             return Verdict("live")
         case Life.DEAD:
@@ -178,7 +178,7 @@ def _started(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
             return _recover(view, run, recovery, why, lease.silent_ms)
 
 
-def _ended(view: StreamView, run: RunView, lease: LeaseView, recovery: Recovery) -> Verdict:
+def _after_end(view: StreamView, run: RunView, lease: LeaseView, recovery: Recovery) -> Verdict:
     """The stream's step has ended, its Dagster run has not: a worker may die in between."""
     what = "was interrupted" if lease.interrupted else "has ended"
     idle_ms = _idle_ms(run, lease)
@@ -190,7 +190,7 @@ def _ended(view: StreamView, run: RunView, lease: LeaseView, recovery: Recovery)
         return Verdict(f"its step {what}, its Dagster run continues")
     if lease.interrupted:
         return _recover(view, run, recovery, why, lease.silent_ms)
-    return replace(_succeeded(view, run), reason=why, declare_failed=True)
+    return replace(_after_success(view, run), reason=why, declare_failed=True)
 
 
 def _idle_ms(run: RunView, lease: LeaseView) -> int:
@@ -239,7 +239,7 @@ def _starting(view: StreamView, run: RunView, start: StartView, recovery: Recove
     return _recover(view, run, recovery, f"{what}, before it opened the stream", start.silent_ms)
 
 
-def _failed(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
+def _after_failure(view: StreamView, run: RunView, recovery: Recovery) -> Verdict:
     lease = view.lease
     if run.left_to_dagster and run.same_ms < STARTING_MS_MAX:
         # Not for ever: Dagster's daemon may give up (a run without a job origin, an ended backfill) and leave its mark.
@@ -264,7 +264,7 @@ def _recover(view: StreamView, run: RunView, recovery: Recovery, why: str, since
         return _wait_for_an_answer(view, run, run.error, recovery, since_ms)
     attempt = 1 if view.progressed or view.new_code else run.attempt + 1
     # An error of other code proves nothing about this code; one that came after an epoch is the first at this one.
-    same = None if view.new_code else counted(None if view.progressed else run.before, run.error)
+    same = None if view.new_code else count(None if view.progressed else run.before, run.error)
     declare_failed = run.state in {RunState.LAUNCHED, RunState.STARTED}
     gave_up = _gave_up(run, recovery, attempt, same)
     if gave_up is not None:

@@ -70,20 +70,20 @@ class ChangeWatch:
         changes = [change_of(chain, manifest) for manifest in _changing(chain, status, Version(before.version))]
         pins_ms = before.pins_ms
         if not status.remembered or status.pins_mark != self._marks.get(chain.store.url, b""):
-            pins_ms = max([_LOOKED, before.pins_ms, *(pin.time_ms for pin in self._listed(chain, before, changes))])
+            pins_ms = max([_LOOKED, before.pins_ms, *(pin.time_ms for pin in self._list(chain, before, changes))])
             self._marks[chain.store.url] = status.pins_mark
         return Look(tuple(changes), replace(seen, version=status.newest.version, pins_ms=pins_ms))
 
-    def _listed(self, chain: ManifestChain, before: LeaseSeen, changes: list[Change]) -> list[_Pin]:
+    def _list(self, chain: ManifestChain, before: LeaseSeen, changes: list[Change]) -> list[_Pin]:
         """The pins now; adds to `changes` those that are new, or were removed while this process has watched."""
         place = chain.store.url
         known = self._pins.get(place, {})
         found = [known.get(name) or _read(chain, name) for name in names_of_pins(chain, "")]
         pins = [pin for pin in found if pin is not None]
         if before.pins_ms:
-            changes += [_pinned(pin) for pin in pins if pin.time_ms > before.pins_ms]
+            changes += [_pin_change(pin) for pin in pins if pin.time_ms > before.pins_ms]
         there = {pin.name for pin in pins}
-        changes += [_unpinned(pin) for name, pin in known.items() if name not in there]
+        changes += [_unpin_change(pin) for name, pin in known.items() if name not in there]
         self._pins[place] = {pin.name: pin for pin in pins}
         return pins
 
@@ -152,7 +152,7 @@ def _read(chain: ManifestChain, name: str) -> "_Pin | None":
     return _Pin(pin.name, pin.time_ms, pin.manifest.epoch, None if pin.fork is None else pin.fork.stream)
 
 
-def _pinned(pin: _Pin) -> Change:
+def _pin_change(pin: _Pin) -> Change:
     figures: dict[str, Value] = {"epoch": int(pin.epoch), "pin": pin.name}
     if pin.fork is None:
         return Change("pin", f"Epoch {pin.epoch} is pinned as {pin.name!r}.", pin.time_ms, figures)
@@ -160,6 +160,6 @@ def _pinned(pin: _Pin) -> Change:
     return Change("fork", text, pin.time_ms, {**figures, "forked_to": pin.fork})
 
 
-def _unpinned(pin: _Pin) -> Change:
+def _unpin_change(pin: _Pin) -> Change:
     text = f"The pin {pin.name!r} of epoch {pin.epoch} is removed."
     return Change("unpin", text, None, {"epoch": int(pin.epoch), "pin": pin.name})

@@ -50,7 +50,7 @@ from dagster_ckpt.integration.recovery.live_check import LiveReports, facts_of_l
 from dagster_ckpt.integration.recovery.manual_changes import ChangeWatch
 from dagster_ckpt.integration.recovery.relaunch import Watched, declare_failed, rebuilding_run, run_request
 from dagster_ckpt.integration.recovery.sensor_check import STREAMS
-from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory, spelled
+from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory, run_text
 from dagster_ckpt.integration.recovery.stream_status import (
     NO_WRITER,
     StatusReader,
@@ -137,7 +137,7 @@ def build_recovery_sensor(
     `name` prefixes the names of the sensor and its jobs; `sensor_name` replaces the sensor's. The sensor needs the
     location's resource `checkpoints`.
     """
-    watched = [_watched(asset, name) for asset in assets]
+    watched = [_to_watch(asset, name) for asset in assets]
     own_clock = clock or SystemClock()
     dev = DevWatch()
     status_reader, live_reports, change_watch = StatusReader(own_clock), LiveReports(), ChangeWatch()
@@ -165,7 +165,7 @@ def sensor_name_of(prefix: str | None) -> str:
     return "_".join(part for part in (prefix, "streaming_recovery") if part)
 
 
-def _watched(asset: dg.AssetsDefinition, name: str | None) -> Watched:
+def _to_watch(asset: dg.AssetsDefinition, name: str | None) -> Watched:
     options = require_streaming(asset).options
     key = asset.key
     stream = StreamAsset(
@@ -287,7 +287,7 @@ def _judge_rebuild(
     start = read_start(tick.store, asset.key, run.run_id)
     place = f"{asset.stream}{REBUILD}"
     mark = "" if start is None else str(start.counter)
-    shown = spelled(run.run_id, RunState.STARTED, None)
+    shown = run_text(run.run_id, RunState.STARTED, None)
     seen = memory.see(place, status.uuid, NO_WRITER, shown, mark)
     view = run_view(tick.context.instance, run, asset, status)
     rebuilds = StreamView(
@@ -334,7 +334,7 @@ def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) ->
     starts = may_wait and view is not None and view.state is RunState.STARTED
     start = read_start(tick.store, asset.key, run.run_id) if run is not None and starts else None
     mark = "" if run is None or start is None else str(start.counter)
-    shown = "" if run is None or view is None else spelled(run.run_id, view.state, view)
+    shown = "" if run is None or view is None else run_text(run.run_id, view.state, view)
     watch = status.watch(before, memory.watched_ms)
     seen = memory.see(asset.stream, status.uuid, watch, shown, mark, status.dagster_run_id)
     stream_view = StreamView(
@@ -342,7 +342,7 @@ def _case(tick: Tick, watched: Watched, memory: Memory, status: StreamStatus) ->
         autostart=watched.options.autostart,
         run=None if view is None else replace(view, same_ms=memory.watched_ms - seen.run_since_ms),
         lease=lease_view(status, seen.lease, memory.watched_ms, recovery, tick.instance_id),
-        progressed=_progressed(run, status),
+        progressed=_has_progress(run, status),
         new_code=run is not None and code_version_of(run) not in {None, watched.code_version},
         pool=full_pool(instance, asset, run.run_id) if run is not None and may_wait else None,
         start=start_view(start, seen.start_since_ms, memory.watched_ms, recovery),
@@ -375,7 +375,7 @@ def _report(tick: Tick, asset: StreamAsset, run: dg.DagsterRun, status: StreamSt
         tick.context.log.error("a stream %s. stream=%s, reason=%s", what, asset.stream, verdict.reason)
 
 
-def _progressed(run: dg.DagsterRun | None, status: StreamStatus) -> bool:
+def _has_progress(run: dg.DagsterRun | None, status: StreamStatus) -> bool:
     """Whether an epoch was committed since the sensor launched this run."""
     at_launch = None if run is None else epoch_at_launch(run)
     return at_launch is not None and status.committed > at_launch

@@ -28,7 +28,7 @@ _HOLDER = 8
 class LeaseSeen:
     """One stream as last seen: its newest lease, its newest Dagster run, and since when each is unchanged.
 
-    `run` is `spelled`. `start` is the counter of that run's heartbeat while it has not opened the stream. `version` is
+    `run` is `run_text`. `start` is the counter of that run's heartbeat while it has not opened the stream. `version` is
     the newest manifest whose changes were reported, `pins_ms` the time of the newest pin; 0: unknown. `uuid` begins as
     the stream's does; "": unknown. `holder` begins as the Dagster run id of the lease's holder does, "": there is none.
     """
@@ -70,7 +70,7 @@ class Memory:
         """The cursor's memory, one tick later; empty where there is no cursor, or one of another release."""
         try:
             written = json.loads(cursor or "")
-            streams = {stream: _seen(seen) for stream, seen in written["streams"].items()}
+            streams = {stream: _decode(seen) for stream, seen in written["streams"].items()}
             passed_ms = min(max(now_ms - int(written["now_ms"]), 0), TICK_MS_MAX)
             return cls(now_ms, int(written["watched_ms"]) + passed_ms, streams)
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -78,7 +78,7 @@ class Memory:
 
     def write(self) -> str:
         """The cursor."""
-        streams = {stream: _written(seen) for stream, seen in self.streams.items()}
+        streams = {stream: _encode(seen) for stream, seen in self.streams.items()}
         return json.dumps(
             {"now_ms": self.now_ms, "watched_ms": self.watched_ms, "streams": streams}, separators=(",", ":")
         )
@@ -110,12 +110,12 @@ class Memory:
         return LeaseSeen(*beat, run, since_ms, start, start_since_ms, *reported, uuid[:_UUID], (holder or "")[:_HOLDER])
 
 
-def spelled(run_id: str, state: str, view: object) -> str:
+def run_text(run_id: str, state: str, view: object) -> str:
     """A Dagster run as last seen, in few letters: another text where anything of `view` has changed."""
     return f"{run_id[:8]} {state} {sha256(f'{run_id} {view}'.encode()).hexdigest()[:8]}"
 
 
-def _written(seen: LeaseSeen) -> dict[str, object]:
+def _encode(seen: LeaseSeen) -> dict[str, object]:
     """What was seen, each with the time since when; without what is not there."""
     holder = (seen.holder,) if seen.holder else ()
     written = {
@@ -129,7 +129,7 @@ def _written(seen: LeaseSeen) -> dict[str, object]:
     return {**written, **start, **{name: number for name, number in reported.items() if number}, **uuid}
 
 
-def _seen(written: Mapping[str, Any]) -> LeaseSeen:
+def _decode(written: Mapping[str, Any]) -> LeaseSeen:
     (counter, lease_since_ms, *holder), (run, run_since_ms) = written["beat"], written["run"]
     start, start_since_ms = written.get("start", ("", 0))
     return LeaseSeen(

@@ -17,13 +17,13 @@ import dagster as dg
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
-from dagster_ckpt.history.damage.damage_advice import advised
+from dagster_ckpt.history.damage.damage_advice import with_advice
 from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen
 from dagster_ckpt.integration.recovery.stream_view import LeaseView, StartView
-from dagster_ckpt.protocol.lease import Lease, Watch, judged, watched
+from dagster_ckpt.protocol.lease import Lease, Watch, judge, next_watch
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER
@@ -96,7 +96,7 @@ class StreamStatus:
         if self.newest is None:
             return NO_WRITER
         known = before is not None and before.is_held_by(self.dagster_run_id)
-        return watched(before.lease if before is not None and known else None, self.newest.term, self.lease, now_ms)
+        return next_watch(before.lease if before is not None and known else None, self.newest.term, self.lease, now_ms)
 
 
 def read_status(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: LeaseSeen | None) -> StreamStatus:
@@ -110,7 +110,7 @@ def read_status(store: ObjectStore, key: dg.AssetKey, clock: Clock, before: Leas
     try:
         newest = chain.newest()
     except CorruptStateError as error:
-        raise advised(store, chain, stream_name_of(key), error) from error
+        raise with_advice(store, chain, stream_name_of(key), error) from error
     if newest is not None:
         return StreamStatus(newest, read_lease(folder, newest.term))
     if before is not None and before.term > 0:
@@ -169,7 +169,7 @@ def start_view(lease: Lease | None, since_ms: int, now_ms: int, recovery: Recove
         return None
     watch = Watch(NOT_OPEN, lease.counter, since_ms)
     gone = is_gone(lease.holder.process)
-    life = judged(watch, lease, now_ms, recovery.lease_timeout_ms, process_is_gone=gone)
+    life = judge(watch, lease, now_ms, recovery.lease_timeout_ms, process_is_gone=gone)
     return StartView(life, now_ms - since_ms)
 
 
@@ -218,7 +218,7 @@ def lease_view(
     writer = status.newest.owner.instance if lease is None else lease.holder.instance
     return LeaseView(
         term=status.newest.term,
-        life=judged(watch, lease, now_ms, recovery.lease_timeout_ms, process_is_gone=gone),
+        life=judge(watch, lease, now_ms, recovery.lease_timeout_ms, process_is_gone=gone),
         ours=writer == instance_id,
         silent_ms=now_ms - watch.since_ms,
         interrupted=lease is not None and lease.interrupted,

@@ -27,7 +27,7 @@ def refuse_early(
     `is_own_name` is whether a table is a query of a WITH, `views` are the names of other queries, in lower case.
     """
     for select in tree.find_all(exp.Select):
-        names = [table for table in _read_by(select) if not is_own_name(table)]
+        names = [table for table in _tables_in(select) if not is_own_name(table)]
         tables = [table for table in names if len(table.parts) > 1 or table.name.lower() not in views]
         if tables and _takes_any_rows(select):
             raise query.place(_limit(query, select)).error(
@@ -71,7 +71,7 @@ def _aggregates(column: exp.Expr) -> bool:
     return any(not isinstance(each.parent, exp.Window) for each in calls)
 
 
-def _read_by(select: exp.Select) -> Iterator[exp.Table]:
+def _tables_in(select: exp.Select) -> Iterator[exp.Table]:
     """The tables in FROM and JOIN of the query itself."""
     sources = [select.args.get("from_"), *(select.args.get("joins") or ())]
     return (each.this for each in sources if each is not None and isinstance(each.this, exp.Table))

@@ -8,7 +8,7 @@ import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.sql.sql_file import SqlFile
-from dagster_ckpt.integration.sql.statements import Declared, SqlSourceView, SqlTable, declared_in
+from dagster_ckpt.integration.sql.statements import Declared, SqlSourceView, SqlTable, declarations
 
 TEXT = "<text>"
 """The name of a text that is in no file."""
@@ -46,7 +46,7 @@ class Project:
     @classmethod
     def of(cls, files: Sequence[SqlFile], prefix: Sequence[str]) -> "Project":
         """Those of these files. Raises `InvalidPipelineError` for a name that is declared twice, and for none."""
-        declared = tuple(each for file in files for each in declared_in(file))
+        declared = tuple(each for file in files for each in declarations(file))
         names: dict[str, Declared] = {}
         for each in declared:
             other = names.setdefault(each.name.casefold(), each)

@@ -15,7 +15,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.declared.parameters import is_static
 from dagster_ckpt.integration.declared.streaming_function import Function
 from dagster_ckpt.integration.sql.inputs import Inputs
-from dagster_ckpt.integration.sql.reads import blanked
+from dagster_ckpt.integration.sql.reads import blank_out
 from dagster_ckpt.integration.sql.sql_file import Place
 from dagster_ckpt.integration.sql.statements import Kind, Query, SqlColumn, SqlTable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
@@ -43,7 +43,7 @@ class SparkText:
         """Without STREAM in front of what is a stream anyway."""
 
         def plain(name: str, query: Query) -> str:
-            return blanked(query.text, inputs.streams.get(name, ()))
+            return blank_out(query.text, inputs.streams.get(name, ()))
 
         lines: list[str] = []
         parts: list[tuple[int, Query]] = []

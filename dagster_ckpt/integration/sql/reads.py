@@ -134,10 +134,10 @@ def _plain(query: Query) -> tuple[str, dict[int, tuple[int, int]]]:
     for number, token in enumerate(tokens):
         if _is_window_function(tokens, number):
             text = text[: token.start] + _WINDOW_FUNCTION + text[token.end + 1 :]
-    return blanked(text, blank), streamed
+    return blank_out(text, blank), streamed
 
 
-def blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+def blank_out(text: str, spans: Iterable[tuple[int, int]]) -> str:
     """The text with blanks in place of these parts, so that all else stays in its line and column."""
     for start, end in spans:
         text = text[:start] + "".join("\n" if sign == "\n" else " " for sign in text[start:end]) + text[end:]

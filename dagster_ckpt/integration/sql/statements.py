@@ -114,16 +114,16 @@ class SqlSourceView:
 Declared = SqlTable | SqlView | SqlSourceView
 
 
-def declared_in(file: SqlFile) -> list[Declared]:
+def declarations(file: SqlFile) -> list[Declared]:
     """What the statements of a file declare. Raises `InvalidPipelineError`, with the line."""
     statements = list(statements_of(file))
-    return [_declared(statement, alone=len(statements) == 1) for statement in statements]
+    return [_declaration(statement, alone=len(statements) == 1) for statement in statements]
 
 
-def _declared(statement: Statement, *, alone: bool) -> Declared:
+def _declaration(statement: Statement, *, alone: bool) -> Declared:
     cursor = Cursor(statement)
     if any(cursor.sees(word) for word in _QUERY):
-        return _named_by_file(cursor, alone=alone)
+        return _table_of_file(cursor, alone=alone)
     if cursor.accept("CREATE"):
         replaces = cursor.accept("OR", "REPLACE") or cursor.accept("OR", "REFRESH")
         for kind in Kind:
@@ -141,7 +141,7 @@ def _declared(statement: Statement, *, alone: bool) -> Declared:
     )
 
 
-def _named_by_file(cursor: Cursor, *, alone: bool) -> SqlTable:
+def _table_of_file(cursor: Cursor, *, alone: bool) -> SqlTable:
     file = cursor.statement.file
     if not alone or file.path is None:
         raise cursor.place.error(

@@ -23,7 +23,7 @@ from dagster_ckpt.integration.recovery.live_check import LiveFacts, LiveState
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.integration.step.run_watch import goes_on
 from dagster_ckpt.integration.step.stream_step import StreamStep
-from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judge, next_watch
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT
 from dagster_ckpt.storage.leases.process_identity import is_gone
@@ -89,9 +89,9 @@ def live_run(
         must_roll_back = root_run is not None and not status.has_rolled_back_for(root_run)
         if must_roll_back or not goes_on(run_id):
             return None
-        before, watch = watch, watched(watch, newest.term, lease, now_ms)
+        before, watch = watch, next_watch(watch, newest.term, lease, now_ms)
         gone = is_gone(lease.holder.process)
-        if judged(watch, lease, now_ms, beside.lease_timeout_ms, process_is_gone=gone) is not Life.BEATING:
+        if judge(watch, lease, now_ms, beside.lease_timeout_ms, process_is_gone=gone) is not Life.BEATING:
             return None
         if before is not None and before.term == watch.term and before.counter != watch.counter:
             return LiveRun(lease.holder, newest)

@@ -4,7 +4,7 @@ import dagster as dg
 
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import EMPTY
-from dagster_ckpt.integration.events.event_totals import Reported, reported
+from dagster_ckpt.integration.events.event_totals import Reported, read_totals
 from dagster_ckpt.protocol.epochs.upstream import Trouble, UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -57,7 +57,7 @@ def refuse_empty_store(store: ObjectStore, instance: dg.DagsterInstance, key: dg
     """
     if uri is None or not _is_empty(store):
         return
-    known = reported(instance, key)
+    known = read_totals(instance, key)
     if known is None or known.epoch == EMPTY or _newest_uri(instance, key) != uri:
         return
     raise StoreUnavailableError(

@@ -22,7 +22,7 @@ from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorRes
 from dagster_ckpt.integration.declared.run_config import RunChoice, op_config, read_choice
 from dagster_ckpt.integration.declared.streaming_function import StreamingFunction
 from dagster_ckpt.integration.events.epoch_metadata import Metadata
-from dagster_ckpt.integration.events.event_totals import Reported, reported
+from dagster_ckpt.integration.events.event_totals import Reported, read_totals
 from dagster_ckpt.integration.events.step_events import Event
 from dagster_ckpt.integration.events.table_metadata import Place, TableMetadata, descriptions_of
 from dagster_ckpt.integration.reading.late_rows_asset import LateRows, late_rows_reported
@@ -132,7 +132,7 @@ class StreamStep:
 
     def reported(self) -> Reported | None:
         """What Dagster's events have reported of the stream."""
-        return reported(self.context.instance, self.key)
+        return read_totals(self.context.instance, self.key)
 
     def late_rows_reported(self, late: LateRows) -> int:
         """How many late rows Dagster's events have reported."""

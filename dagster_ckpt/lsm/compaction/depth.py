@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median_low
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.compaction.levels import shown, upper_count
+from dagster_ckpt.lsm.compaction.levels import upper_count, visible_hashes
 from dagster_ckpt.lsm.compaction.slices import Stretch, rows_in
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
@@ -51,14 +51,14 @@ class ShardDepth:
     def ahead(self) -> Stretch:
         """The range from the cursor on if it has upper runs; else the range before it, after wrapping around."""
         lo, hi = self.cursor, self.within.hi
-        if not any(last >= lo for ref in self.upper for _, last in shown(ref, self.within)):
+        if not any(last >= lo for ref in self.upper for _, last in visible_hashes(ref, self.within)):
             lo, hi = self.within.lo, self.cursor - 1
         return Stretch(lo, hi, self.within, self.upper, self.bottom)
 
 
 def rows_shown(ref: RunRef, within: HashRange) -> float:
     """About how many rows of the file a shard of this hash range shows, including rows that newer ones hide."""
-    return sum(rows_in(ref, lo, hi) for lo, hi in shown(ref, within))
+    return sum(rows_in(ref, lo, hi) for lo, hi in visible_hashes(ref, within))
 
 
 def depths_of(

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from itertools import chain, groupby
 from operator import itemgetter
 
-from dagster_ckpt.hash_range import HashRange, coalesced
+from dagster_ckpt.hash_range import HashRange, coalesce
 from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
@@ -52,13 +52,15 @@ def levels_of(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) ->
     uppers, bottom = [], []
     for refs, within in zip(lists, ranges, strict=True):
         depth = upper_count(refs, within)
-        uppers.append([ref for ref in refs[:depth] if shown(ref, within)])
-        bottom += sorted(((piece, ref) for ref in refs[depth:] for piece in shown(ref, within)), key=itemgetter(0))
-    upper = (_placed(group, ranges) for group in in_one_order(uppers))
+        uppers.append([ref for ref in refs[:depth] if visible_hashes(ref, within)])
+        bottom += sorted(
+            ((piece, ref) for ref in refs[depth:] for piece in visible_hashes(ref, within)), key=itemgetter(0)
+        )
+    upper = (_visible_run(group, ranges) for group in in_one_order(uppers))
     return Levels(tuple(upper), tuple(_files_of(bottom)))
 
 
-def shown(ref: RunRef, within: HashRange) -> tuple[HashRange, ...]:
+def visible_hashes(ref: RunRef, within: HashRange) -> tuple[HashRange, ...]:
     """The hashes of the file that a shard of this hash range shows, within the file's hashes; ascending.
 
     At most two ranges: a merge range that does not wrap around leaves those below and those above it.
@@ -150,16 +152,16 @@ class _Heads:
         return self._lists[index][self._next[index]][0]
 
 
-def _placed(group: list[tuple[int, RunRef]], ranges: Sequence[HashRange]) -> VisibleRun:
-    pieces = sorted(piece for index, ref in group for piece in shown(ref, ranges[index]))
-    return VisibleRun(group[0][1], coalesced(pieces))
+def _visible_run(group: list[tuple[int, RunRef]], ranges: Sequence[HashRange]) -> VisibleRun:
+    pieces = sorted(piece for index, ref in group for piece in visible_hashes(ref, ranges[index]))
+    return VisibleRun(group[0][1], coalesce(pieces))
 
 
 def _files_of(bottom: list[tuple[HashRange, RunRef]]) -> Iterable[VisibleRun]:
     """The bottom's pieces, ascending; adjacent ones of one file are joined."""
     for _, group in groupby(bottom, key=lambda each: _file(each[1])):
         pieces = list(group)
-        yield from (VisibleRun(pieces[0][1], (each,)) for each in coalesced(piece for piece, _ in pieces))
+        yield from (VisibleRun(pieces[0][1], (each,)) for each in coalesce(piece for piece, _ in pieces))
 
 
 def _file(ref: RunRef) -> File:

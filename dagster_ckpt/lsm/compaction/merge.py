@@ -12,12 +12,12 @@ from dagster_ckpt.lsm.runs.run import Run, live, one_after_another
 from dagster_ckpt.lsm.runs.view import View
 
 
-def merged(runs: Sequence[Run], keys: Sequence[str]) -> Run:
+def merge_runs(runs: Sequence[Run], keys: Sequence[str]) -> Run:
     """All keys of the runs, each with its newest delta; the runs come newest first, at least one. Tombstones stay."""
     return runs[0] if len(runs) == 1 else newest_of(runs, keys)[0]
 
 
-def merged_into(bottom: Sequence[Run], news: Run, keys: Sequence[str]) -> Run:
+def merge_into(bottom: Sequence[Run], news: Run, keys: Sequence[str]) -> Run:
     """The rows of the bottom after the news: nothing is older, so there are no tombstones.
 
     The bottom runs have none either; they ascend, and no hash is in two of them.
@@ -108,7 +108,7 @@ def scan(upper: Sequence[View], bottom: Sequence[View], lo: int, hi: int, keys: 
     """
     below = [live(view.between(lo, hi)) for view in bottom]
     above = [view.between(lo, hi) for view in upper]
-    return merged_into(below, merged(above, keys), keys) if above else one_after_another(below) if below else None
+    return merge_into(below, merge_runs(above, keys), keys) if above else one_after_another(below) if below else None
 
 
 def rows_in_any_order(

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from dagster_ckpt.hash_range import HashRange, coalesced, shard_range, split
-from dagster_ckpt.lsm.compaction.levels import in_one_order, shown, upper_count
+from dagster_ckpt.hash_range import HashRange, coalesce, shard_range, split
+from dagster_ckpt.lsm.compaction.levels import in_one_order, upper_count, visible_hashes
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 
-def resharded(lists: Sequence[Sequence[RunRef]], shards: int) -> RunLists:
+def reshard_lists(lists: Sequence[Sequence[RunRef]], shards: int) -> RunLists:
     """The lists of `shards` shards that show the same rows in the same order as these; both are powers of two."""
     before = len(lists)
     within = split(shards)
@@ -26,15 +26,15 @@ def resharded(lists: Sequence[Sequence[RunRef]], shards: int) -> RunLists:
         return tuple(_of(lists[shard * before // shards], each) for shard, each in enumerate(within))
     joined = before // shards
     own = [_of(refs, shard_range(shard, before)) for shard, refs in enumerate(lists)]
-    return tuple(_joined(own[shard * joined : (shard + 1) * joined], shard * joined, before) for shard in range(shards))
+    return tuple(_join(own[shard * joined : (shard + 1) * joined], shard * joined, before) for shard in range(shards))
 
 
 def _of(refs: Iterable[RunRef], within: HashRange) -> tuple[RunRef, ...]:
     """A shard's runs that show hashes of this range, clipped to it."""
-    return tuple(ref.within(within) for ref in refs if shown(ref, within))
+    return tuple(ref.within(within) for ref in refs if visible_hashes(ref, within))
 
 
-def _joined(lists: Sequence[Sequence[RunRef]], first: int, of: int) -> tuple[RunRef, ...]:
+def _join(lists: Sequence[Sequence[RunRef]], first: int, of: int) -> tuple[RunRef, ...]:
     """One list for adjacent shards, from `first` of `of`: all upper runs, then all of the bottom."""
     depths = [upper_count(refs, shard_range(first + index, of)) for index, refs in enumerate(lists)]
     groups = in_one_order([refs[:depth] for refs, depth in zip(lists, depths, strict=True)])
@@ -61,7 +61,7 @@ def _as_one(one: RunRef, other: RunRef) -> RunRef | None:
         other, clip=clip, moved_lo=0, moved_hi=0
     ):
         return None
-    pieces = coalesced((*one.visible, *other.visible))
+    pieces = coalesce((*one.visible, *other.visible))
     # With the merge range of one of them, if that shows the same: compaction continues there.
     for ref in (replace(one, clip=clip), replace(other, clip=clip)):
         if ref.visible == pieces:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.compaction.levels import in_one_order, shown, upper_count
+from dagster_ckpt.lsm.compaction.levels import in_one_order, upper_count, visible_hashes
 from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
@@ -43,14 +43,14 @@ def after_merge(
 def may_merge(refs: Sequence[RunRef], within: HashRange, part: HashRange) -> bool:
     """Whether a shard's rows of these hashes may be moved down: the rest of each run must fit in one reference."""
     moved = part.intersect(within)
-    return moved.is_empty or all(len(_without(shown(ref, within), moved)) <= 2 for ref in refs)
+    return moved.is_empty or all(len(_without(visible_hashes(ref, within), moved)) <= 2 for ref in refs)
 
 
 def _after_tier_merge(
     lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], merge: TierMerge, outputs: Sequence[RunRef]
 ) -> RunLists:
     uppers = [
-        [ref for ref in refs[: upper_count(refs, within)] if shown(ref, within)]
+        [ref for ref in refs[: upper_count(refs, within)] if visible_hashes(ref, within)]
         for refs, within in zip(lists, ranges, strict=True)
     ]
     order = in_one_order(uppers)
@@ -66,18 +66,18 @@ def _after_slice_merge(
     if merged.is_empty:
         return tuple(refs)
     depth = upper_count(refs, within)
-    upper = [_moved(ref, within, merged) for ref in refs[:depth]]
+    upper = [_move_down(ref, within, merged) for ref in refs[:depth]]
     bottom = [_cut(ref, within, merged) for ref in refs[depth:]]
     slices = [ref for ref in bottom if ref is not None] + _of_shard(outputs, within)
     return (*(ref for ref in upper if ref is not None), *sorted(slices, key=lambda ref: ref.clip.lo))
 
 
-def _moved(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
+def _move_down(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
     """An upper run after its rows of these hashes were moved down; None: it no longer shows anything.
 
     Its merge range then ends where the shard's merging has stopped, so that the next merge continues from there.
     """
-    before = shown(ref, within)
+    before = visible_hashes(ref, within)
     left = _without(before, part)
     if not left:
         return None
@@ -86,18 +86,18 @@ def _moved(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
         return ref
     moved_lo = part.lo if nothing_moved else ref.moved_lo
     moved = replace(ref, moved_lo=moved_lo, moved_hi=within.lo if part.hi == within.hi else part.hi + 1)
-    return moved if shown(moved, within) == left else _clipped(ref, left)
+    return moved if visible_hashes(moved, within) == left else _clip(ref, left)
 
 
 def _cut(ref: RunRef, within: HashRange, part: HashRange) -> RunRef | None:
     """A run of the bottom after its rows of these hashes were merged; None: it no longer shows anything."""
     if ref.clip.intersect(part).is_empty:
         return ref
-    left = _without(shown(ref, within), part)
-    return _clipped(ref, left) if left else None
+    left = _without(visible_hashes(ref, within), part)
+    return _clip(ref, left) if left else None
 
 
-def _clipped(ref: RunRef, left: Sequence[HashRange]) -> RunRef:
+def _clip(ref: RunRef, left: Sequence[HashRange]) -> RunRef:
     """The run showing only these hashes."""
     assert len(left) <= 2, "a merge leaves no more of a run than fits in one reference"
     clip = HashRange(left[0].lo, left[-1].hi)
@@ -113,4 +113,4 @@ def _without(pieces: Sequence[HashRange], part: HashRange) -> tuple[HashRange, .
 
 def _of_shard(files: Sequence[RunRef], within: HashRange) -> list[RunRef]:
     """A shard's references to those of these files that may have rows of it."""
-    return [ref.within(within) for ref in files if shown(ref, within)]
+    return [ref.within(within) for ref in files if visible_hashes(ref, within)]

@@ -10,7 +10,7 @@ from itertools import chain
 from math import ceil
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.compaction.levels import shown
+from dagster_ckpt.lsm.compaction.levels import visible_hashes
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 _GAP_SHARE = 1 / 8
@@ -96,7 +96,7 @@ def _steps(stretch: Stretch) -> Iterator[_Step]:
         (max(lo, stretch.lo), min(hi, stretch.hi), ref, ref.hashes.hi - ref.hashes.lo + 1, is_upper)
         for is_upper, refs in ((True, stretch.upper), (False, stretch.bottom))
         for ref in refs
-        for lo, hi in shown(ref, stretch.within)
+        for lo, hi in visible_hashes(ref, stretch.within)
         if lo <= stretch.hi and hi >= stretch.lo
     ]
     # At one place, ends come before beginnings.

@@ -123,11 +123,11 @@ class CheckedBytes:
         if len(blocks) == 0:
             return
         if self.far is not None:
-            self.far.fetch(self._ranges(blocks), self._damaged_in)
-        damaged = self._damaged(blocks)
+            self.far.fetch(self._ranges(blocks), self._damage_in)
+        damaged = self._find_damage(blocks)
         if self.far is not None and len(damaged):
-            self.far.renew(self._ranges(damaged), self._damaged_in)
-            damaged = self._damaged(damaged)
+            self.far.renew(self._ranges(damaged), self._damage_in)
+            damaged = self._find_damage(damaged)
         if len(damaged):
             start, until = self._ranges(damaged[:1])[0]
             where = "" if self.far is None else f", store={self.far.origin}"
@@ -161,13 +161,13 @@ class CheckedBytes:
         blocks: Blocks = (addresses - self.data.address) // self.block_bytes
         return blocks
 
-    def _damaged(self, blocks: Blocks) -> Blocks:
+    def _find_damage(self, blocks: Blocks) -> Blocks:
         view, size = memoryview(self.data), self.block_bytes
         found = [zlib.crc32(view[block * size : min((block + 1) * size, self.covered)]) for block in blocks.tolist()]
         damaged: Blocks = blocks[np.array(found, dtype=np.uint32) != self.checksums[blocks]]
         return damaged
 
-    def _damaged_in(self, start: int, data: memoryview) -> list[Range]:
+    def _damage_in(self, start: int, data: memoryview) -> list[Range]:
         """The blocks that would be damaged with these bytes in place of the present ones."""
         view, end = memoryview(self.data), start + len(data)
         damaged = []

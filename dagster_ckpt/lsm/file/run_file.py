@@ -30,7 +30,7 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import by_itself, flatten
 from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES, CheckedBytes, Far, checksums_of
 from dagster_ckpt.lsm.file.run_tail import FORMAT, Descriptor, read_tail, tail_of
-from dagster_ckpt.lsm.integer_widths import may_be_narrow, narrowed
+from dagster_ckpt.lsm.integer_widths import may_be_narrow, narrow
 from dagster_ckpt.lsm.missing_columns import stand_in
 from dagster_ckpt.lsm.runs.bloom_filter import Bloom, bloom_of
 from dagster_ckpt.lsm.runs.hash_directory import Directory
@@ -211,7 +211,7 @@ def _have_fields(stored: Iterable[pa.Field], schema: pa.Schema, *, every: bool) 
 
 def _batch(run: Run) -> pa.RecordBatch:
     rows = flatten(run.columns())
-    columns = [narrowed(by_itself(column.chunk(0))) for column in rows.columns]
+    columns = [narrow(by_itself(column.chunk(0))) for column in rows.columns]
     stored = [field.with_type(column.type) for field, column in zip(rows.schema, columns, strict=True)]
     before = None if run.before is None else _narrowed_images(run.before)
     schema = _file_schema(pa.schema(stored), None if before is None else pa.field(BEFORE, before.type))
@@ -222,7 +222,7 @@ def _batch(run: Run) -> pa.RecordBatch:
 def _narrowed_images(before: pa.StructArray) -> pa.StructArray:
     if before.type.num_fields == 0:
         return before
-    columns = [narrowed(by_itself(column)) for column in before.flatten()]
+    columns = [narrow(by_itself(column)) for column in before.flatten()]
     fields = [field.with_type(column.type) for field, column in zip(before.type, columns, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=fields, mask=before.is_null())
 

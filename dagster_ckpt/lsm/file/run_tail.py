@@ -68,7 +68,7 @@ def read_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None, before
     """
     start = before + data.size - _checked_tail(name, data, checksum, far)
     try:
-        tail = Tail(start, *_parsed(name, data))
+        tail = Tail(start, *_parse(name, data))
         possible = _fits(tail)
     except (KeyError, TypeError, ValueError, RecursionError, struct.error) as error:
         raise _impossible(name, f"{type(error).__name__}: {error}") from error
@@ -94,14 +94,14 @@ def _checked_tail(name: str, data: pa.Buffer, checksum: str, far: Far | None) ->
     length = tail_bytes(checksum)
     tail = data.size - length, data.size
 
-    def damaged() -> bool:
+    def has_damage() -> bool:
         return f"{zlib.crc32(memoryview(data)[tail[0] :]):08x}" != crc
 
     if far is not None and tail[0] >= 0:
         far.fetch([tail])
-        if damaged():
+        if has_damage():
             far.renew([tail])
-    if tail[0] < 0 or damaged():
+    if tail[0] < 0 or has_damage():
         where = "" if far is None else f", store={far.origin}"
         raise CorruptStateError(
             f"the end of a state file is damaged or cut off: read or roll back to an epoch that does not need it, and "
@@ -138,7 +138,7 @@ def _fits(tail: Tail) -> bool:
     )
 
 
-def _parsed(name: str, data: pa.Buffer) -> tuple[Descriptor, Checksums]:
+def _parse(name: str, data: pa.Buffer) -> tuple[Descriptor, Checksums]:
     view = memoryview(data)
     footer_bytes, _ = _ARROW_END.unpack(view[-_ARROW_END.size :])
     end = data.size - _ARROW_END.size - footer_bytes - _ARROW_EOS_BYTES

@@ -77,7 +77,7 @@ class Match:
         """Those with a live row: no tombstone, and not expired."""
         gone = np.zeros(len(self.at), dtype=np.bool_)
         for view, mine in self.probe.each():
-            if (of_view := view.gone_at(self.at[mine])) is not None:
+            if (of_view := view.absent_at(self.at[mine])) is not None:
                 gone[mine] = of_view
         return self.only(np.flatnonzero(~gone)) if gone.any() else self
 

@@ -54,7 +54,7 @@ def look_up(upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, keys:
     return Answer(parts, unknown)
 
 
-def found_of(parts: Sequence[Part], keys: pa.Table, schema: pa.Schema) -> Found:
+def find_rows(parts: Sequence[Part], keys: pa.Table, schema: pa.Schema) -> Found:
     """The found rows of n keys, in the order of the keys."""
     present = np.zeros(keys.num_rows, dtype=np.bool_)
     for part in parts:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import flat, mask_of, take, taken
-from dagster_ckpt.lsm.integer_widths import widened
+from dagster_ckpt.lsm.integer_widths import widen
 from dagster_ckpt.lsm.missing_columns import stand_in
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.table import Found
@@ -39,7 +39,7 @@ def before_images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
     def image(field: pa.Field) -> pa.Array:
         # A file that is older than a column does not have it.
         stored = known[field.name] if field.name in known else stand_in(field.name, known, len(before))
-        return widened(taken(stored, at), field.type)
+        return widen(taken(stored, at), field.type)
 
     columns = [flat(there.column(field.name)) if field.name in keys else image(field) for field in schema]
     return Found(present, pa.Table.from_arrays(columns, schema=schema))

@@ -9,7 +9,7 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import Positions, stack, take
 from dagster_ckpt.lsm.runs.before_images import before_images_of
 from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
-from dagster_ckpt.lsm.runs.run import Run, joined_tombstones, kept, run_of
+from dagster_ckpt.lsm.runs.run import Run, filter_run, joined_tombstones, run_of
 from dagster_ckpt.lsm.table import Found, Touched
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
@@ -75,10 +75,10 @@ def changing(delta: Delta) -> Delta:
         return delta
     wanted = delta.before.present | ~delta.run.tombstones
     # A key that is left out had no row: the rows before are what they were.
-    return Delta(kept(delta.run, wanted), Found(delta.before.present[wanted], delta.before.rows))
+    return Delta(filter_run(delta.run, wanted), Found(delta.before.present[wanted], delta.before.rows))
 
 
-def touched_of(delta: Delta) -> Touched:
+def touched_rows(delta: Delta) -> Touched:
     """The rows of the delta's keys before and now; `before` must be known."""
     assert delta.before is not None, "the rows before are not known"
     return Touched(delta.run.hashes, delta.before, now_of(delta.run))
@@ -92,7 +92,7 @@ def now_of(run: Run) -> Found:
     return Found(present, take(run.columns(), np.flatnonzero(present)))
 
 
-def sliced(delta: Delta, part: HashRange) -> Delta:
+def slice_delta(delta: Delta, part: HashRange) -> Delta:
     """The part of the delta with these hashes."""
     start, until = _places(delta.run, part)
     before = delta.before

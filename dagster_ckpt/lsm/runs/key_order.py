@@ -38,7 +38,7 @@ def key_order(hashes: Hashes, keys: pa.Table) -> KeyOrder:
         if same.all():
             begins[repeats] = False
         else:
-            order, begins = _distinguished(order, ordered, ordered[repeats[~same]], keys)
+            order, begins = _split_collisions(order, ordered, ordered[repeats[~same]], keys)
     return KeyOrder(order, np.flatnonzero(begins))
 
 
@@ -77,7 +77,7 @@ def _put_right(order: Positions, high: npt.NDArray[np.uint32], ordered: Hashes) 
     return order
 
 
-def _distinguished(order: Positions, ordered: Hashes, shared: Hashes, keys: pa.Table) -> tuple[Positions, Mask]:
+def _split_collisions(order: Positions, ordered: Hashes, shared: Hashes, keys: pa.Table) -> tuple[Positions, Mask]:
     """Sort rows whose keys share a hash by key too, since they may alternate; also returns which rows begin a key.
 
     `shared` has all such hashes, ascending, with repeats. Rows of one key keep their order. Only rows with a shared

@@ -162,7 +162,7 @@ class Run:
             self.schema,
         )
 
-    def loaded(self) -> "Run":
+    def load(self) -> "Run":
         """The run with all its rows read and checked: it reads nothing more, so any thread may use it."""
         if self.guard is None:
             return self
@@ -301,7 +301,7 @@ def tombstones_of(hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Run:
     return run_of(hashes, pa.Table.from_arrays(columns, schema=schema), np.ones(n, dtype=np.bool_))
 
 
-def kept(run: Run, wanted: Mask) -> Run:
+def filter_run(run: Run, wanted: Mask) -> Run:
     """Only the wanted rows of the run, without before images where rows are dropped."""
     if wanted.all():
         return run
@@ -330,4 +330,4 @@ def joined_tombstones(runs: Sequence[Run]) -> Mask | None:
 
 def live(run: Run) -> Run:
     """The run without its tombstones. Use it only if no older run may still hold a row of their keys."""
-    return run if run.tombstones is None else kept(run, ~run.tombstones)
+    return run if run.tombstones is None else filter_run(run, ~run.tombstones)

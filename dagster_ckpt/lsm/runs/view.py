@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.columns import Mask, Positions, mask_of
-from dagster_ckpt.lsm.runs.run import Run, kept, one_after_another
+from dagster_ckpt.lsm.runs.run import Run, filter_run, one_after_another
 
 EVERYTHING = (HashRange(),)
 """What a view shows if nothing was moved down."""
@@ -27,9 +27,9 @@ class View:
     since_us: int | None = None
     time: str | None = None
 
-    def gone_at(self, at: Positions) -> Mask | None:
+    def absent_at(self, at: Positions) -> Mask | None:
         """Which of the run's rows at these positions are tombstones or expired; None: none is."""
-        dead, expired = self.run.dead_at(at), self._expired_at(at)
+        dead, expired = self.run.dead_at(at), self._expiry_at(at)
         if dead is None or expired is None:
             return expired if dead is None else dead
         return dead | expired
@@ -45,15 +45,15 @@ class View:
             if start >= end:
                 continue
             part = run.slice(start, end)
-            expired = self._expired_at(np.arange(start, end))
-            yield part if expired is None else kept(part, ~expired)
+            expired = self._expiry_at(np.arange(start, end))
+            yield part if expired is None else filter_run(part, ~expired)
 
     def between(self, lo: int = 0, hi: int = HASH_MAX) -> Run:
         """As `slices`, in one run; copied if there are several."""
         slices = list(self.slices(lo, hi))
         return one_after_another(slices) if slices else self.run.without_images().slice(0, 0)
 
-    def _expired_at(self, at: Positions) -> Mask | None:
+    def _expiry_at(self, at: Positions) -> Mask | None:
         since = self.since_us
         if since is None or self.time is None or not self.run.may_hold_times_before(since):
             return None

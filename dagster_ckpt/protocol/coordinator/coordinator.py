@@ -127,11 +127,11 @@ def step(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
         case TryFailed(reason=reason):
             return _try_failed(state, reason)
         case Begin(epoch=epoch):
-            begun = _begun(state, epoch)
+            begun = _begin(state, epoch)
             return begun, [Work(epoch, begun.shards)]
         case BeginWithoutWork(epoch=epoch):
             acks = {(step, shard): ShardAck(shard, step=step) for step, shard in state.parts}
-            begun = replace(_begun(state, epoch), acks=acks, worked=False, committing=True)
+            begun = replace(_begin(state, epoch), acks=acks, worked=False, committing=True)
             return begun, [CommitManifest(epoch, tuple(acks.values()))]
         case _ if state.phase is Phase.IN_PROGRESS and event.epoch == state.epoch:
             return _committing(state, event) if state.committing else _working(state, event)
@@ -153,7 +153,7 @@ def error_of(epoch: Epoch, failure: Failure) -> CheckpointError:
     )
 
 
-def _begun(state: Coordinator, epoch: Epoch) -> Coordinator:
+def _begin(state: Coordinator, epoch: Epoch) -> Coordinator:
     assert state.phase is not Phase.IN_PROGRESS, f"one epoch at a time. in_work={state.epoch}, asked={epoch}"
     assert epoch > state.epoch, f"an epoch's number is never used again. last={state.epoch}, asked={epoch}"
     return replace(state, phase=Phase.IN_PROGRESS, epoch=epoch, acks={}, worked=True, committing=False, failure=None)
@@ -164,7 +164,7 @@ def _try_failed(state: Coordinator, reason: str) -> tuple[Coordinator, list[Effe
     if state.phase is Phase.FAILED:
         return state, []
     failure = Failure(FailureKind.ABORTED, reason)
-    failed, effects = _given_up(state, failure)
+    failed, effects = _give_up(state, failure)
     return failed, effects if state.phase is Phase.IN_PROGRESS else []
 
 
@@ -174,7 +174,7 @@ def _other_epoch(state: Coordinator, event: EpochEvent) -> tuple[Coordinator, li
     collecting = state.phase is Phase.IN_PROGRESS and not state.committing
     if isinstance(event, ShardAcked) and event.epoch > state.epoch and collecting:
         where = (event.ack.shard,), (event.ack.host,)
-        return _given_up(state, Failure(FailureKind.DECLINED, "an ACK of an epoch that was never begun", *where))
+        return _give_up(state, Failure(FailureKind.DECLINED, "an ACK of an epoch that was never begun", *where))
     return state, []  # a late reply to an epoch that was given up
 
 
@@ -182,35 +182,35 @@ def _working(state: Coordinator, event: EpochEvent) -> tuple[Coordinator, list[E
     """An event of the epoch in work, before its manifest is created."""
     match event:
         case ShardAcked(ack=ack):
-            return _acked(state, ack)
+            return _add_ack(state, ack)
         case JobEnded():
             return _job_ended(state)
         case ShardDeclined(shard=shard, host=host, reason=reason):
             shards = () if shard is None else (shard,)
-            return _given_up(state, Failure(FailureKind.DECLINED, reason, shards, (host,) if host else ()))
+            return _give_up(state, Failure(FailureKind.DECLINED, reason, shards, (host,) if host else ()))
         case TimedOut(hosts=hosts, shards=at_work):
             silent = at_work or tuple(sorted(state.pending))
-            return _given_up(state, Failure(FailureKind.TIMED_OUT, "no reply in time", silent, hosts))
+            return _give_up(state, Failure(FailureKind.TIMED_OUT, "no reply in time", silent, hosts))
         case Aborted(reason=reason):
-            return _given_up(state, Failure(FailureKind.ABORTED, reason))
+            return _give_up(state, Failure(FailureKind.ABORTED, reason))
         case Committed() | CommitFailed():
             raise AssertionError(f"no commit of this epoch was requested. {event=}")
 
 
-def _acked(state: Coordinator, ack: ShardAck) -> tuple[Coordinator, list[Effect]]:
+def _add_ack(state: Coordinator, ack: ShardAck) -> tuple[Coordinator, list[Effect]]:
     part = ack.step, ack.shard
     if ack.shard not in state.shards or ack.step not in range(state.steps):
-        return _given_up(state, Failure(FailureKind.DECLINED, "an unknown shard", (ack.shard,), (ack.host,)))
+        return _give_up(state, Failure(FailureKind.DECLINED, "an unknown shard", (ack.shard,), (ack.host,)))
     if part in state.acks:
         hosts = (state.acks[part].host, ack.host)
-        return _given_up(state, Failure(FailureKind.DECLINED, "a shard ACKed twice", (ack.shard,), hosts))
+        return _give_up(state, Failure(FailureKind.DECLINED, "a shard ACKed twice", (ack.shard,), hosts))
     return replace(state, acks={**state.acks, part: ack}), []
 
 
 def _job_ended(state: Coordinator) -> tuple[Coordinator, list[Effect]]:
     if state.pending:
         silent = tuple(sorted(state.pending))
-        return _given_up(state, Failure(FailureKind.DECLINED, "the job ended without a reply from them", silent))
+        return _give_up(state, Failure(FailureKind.DECLINED, "the job ended without a reply from them", silent))
     acks = tuple(state.acks[part] for part in state.parts)
     return replace(state, committing=True), [CommitManifest(state.epoch, acks)]
 
@@ -219,14 +219,14 @@ def _committing(state: Coordinator, event: EpochEvent) -> tuple[Coordinator, lis
     """An event of the epoch in work, while its manifest is created: only the outcome counts."""
     match event:
         case Committed():
-            return _completed(state), []
+            return _complete(state), []
         case CommitFailed(reason=reason):
-            return _given_up(state, Failure(FailureKind.NOT_COMMITTED, reason))
+            return _give_up(state, Failure(FailureKind.NOT_COMMITTED, reason))
         case _:
             return state, []
 
 
-def _completed(state: Coordinator) -> Coordinator:
+def _complete(state: Coordinator) -> Coordinator:
     acks = state.acks.values()
     entry = CompletedEpoch(
         state.epoch, state.total_bytes, sum(ack.rows_in for ack in acks), sum(ack.rows_out for ack in acks)
@@ -241,7 +241,7 @@ def _completed(state: Coordinator) -> Coordinator:
     )
 
 
-def _given_up(state: Coordinator, failure: Failure) -> tuple[Coordinator, list[Effect]]:
+def _give_up(state: Coordinator, failure: Failure) -> tuple[Coordinator, list[Effect]]:
     failures = state.failures_in_a_row + 1
     failed = replace(state, phase=Phase.FAILED, committing=False, failure=failure, failures_in_a_row=failures)
     return failed, [GiveUp(state.epoch, failure, failures)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dagster_ckpt.ids import Epoch, StreamUuid
-from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, consumed_in_each_way
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, consumption_by_epoch
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Consumed, Manifest
 
 
@@ -90,9 +90,9 @@ class NoCut:
     behind: str | None = None
 
 
-def seen_of(manifest: Manifest, *, creating: bool = False) -> KnownEpochs:
+def known_epochs(manifest: Manifest, *, creating: bool = False) -> KnownEpochs:
     """The relevant part of a manifest. `creating`: accept a table that is still being created."""
-    return KnownEpochs(consumed_in_each_way(manifest.sources), creating or not is_creating(manifest))
+    return KnownEpochs(consumption_by_epoch(manifest.sources), creating or not is_creating(manifest))
 
 
 def upstreams_of(manifest: Manifest) -> frozenset[str]:
@@ -116,7 +116,7 @@ def divergence(manifests: Mapping[str, Manifest]) -> NoCut | None:
     All later epochs of that stream have too, since what an epoch has consumed is in what follows it.
     """
     for name, manifest in manifests.items():
-        for consumed in consumed_in_each_way(manifest.sources):
+        for consumed in consumption_by_epoch(manifest.sources):
             upstream = manifests.get(consumed.stream)
             at = UpstreamPosition.from_consumed(consumed)
             if upstream is not None and at.epoch == upstream.epoch and not at.is_at(upstream):
@@ -160,13 +160,13 @@ def _agreed(name: str, lines: Mapping[str, Line], at: dict[str, int], behind: di
         return NoCut(Reason.CREATING, name, epoch, behind=next(causes, None))
     for consumed in seen.consumed:
         if consumed.stream in lines:
-            answer = _moved(name, consumed, lines, at, behind)
+            answer = _move(name, consumed, lines, at, behind)
             if answer is not None or lines[name].epochs[at[name]] != epoch:
                 return answer
     return None
 
 
-def _moved(
+def _move(
     name: str, consumed: Consumed, lines: Mapping[str, Line], at: dict[str, int], behind: dict[str, str]
 ) -> Unseen | NoCut | None:
     """Take the upstream back to what was consumed of it, or the downstream to an epoch that consumed no more."""

@@ -21,7 +21,9 @@ def lineage_epochs(newest: Manifest) -> list[Epoch]:
     return [entry.epoch for entry in lineage(newest)]
 
 
-def bounded(retained: tuple[Retained, ...], abandoned: tuple[EpochRange, ...], epochs_max: int) -> tuple[Retained, ...]:
+def limit_retained(
+    retained: tuple[Retained, ...], abandoned: tuple[EpochRange, ...], epochs_max: int
+) -> tuple[Retained, ...]:
     """The epochs that stay retained, oldest first as before.
 
     Those that a rollback abandoned go first: the epoch that was just restored must not be retired for them.

@@ -10,7 +10,7 @@ and no pin names it, and no writer can still name it:
                         the newest version      later one is in flight
 
 Subscribers need only the change log, but perhaps far back. So there are two bounds: manifests from `log_bound` on
-stay, and of the files that those below `bound` name, only the change log.
+stay, and of the files that those below `first_needed` name, only the change log.
 """
 
 from collections.abc import Container, Iterable
@@ -24,7 +24,7 @@ MANIFESTS_KEPT = 16
 """The newest manifests are never deleted: the search for the newest one relies on its neighbours."""
 
 
-def bound(newest: Manifest, retired: Manifest | None) -> Version:
+def first_needed(newest: Manifest, retired: Manifest | None) -> Version:
     """The first version that must stay, with all that its manifest names.
 
     `retired` is a manifest that is at least a grace period old: what it does not retain was retired at least that long
@@ -38,7 +38,7 @@ def bound(newest: Manifest, retired: Manifest | None) -> Version:
 
 
 def log_bound(bound: Version, consumed: Iterable[Epoch]) -> Version:
-    """The first version whose change log and manifest must stay; never above `bound`.
+    """The first version whose change log and manifest must stay; never above `first_needed`.
 
     `consumed` has for each subscriber the epoch of this stream that it has durably consumed. That epoch's manifest
     stays too: while it exists, no later manifest was removed, and no paused writer's manifest can take its number.
@@ -51,7 +51,7 @@ def is_cut_off(newest: Manifest, read: Epoch, max_lag: int) -> bool:
     return newest.epoch - read > max_lag
 
 
-def kept_behind(newest: Manifest, consumed: Epoch, max_lag: int) -> Epoch:
+def log_start(newest: Manifest, consumed: Epoch, max_lag: int) -> Epoch:
     """The epoch after which a subscriber, not cut off, keeps the log: the one it can go back to, or `max_lag` ago.
 
     A subscriber is never cut off because of epochs that it might go back to: it loses those first.

@@ -7,7 +7,7 @@ is recreated under the same name is another subscriber. The progress is in the r
 from dataclasses import dataclass
 
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
-from dagster_ckpt.protocol.epochs.upstream import consumed_in_each_way
+from dagster_ckpt.protocol.epochs.upstream import consumption_by_epoch
 from dagster_ckpt.protocol.json_codec import TEXT, WHOLE, Record
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.manifest.packing import pack, unpack
@@ -40,10 +40,10 @@ def decode_subscriber(data: bytes, name: str) -> Subscriber:
     return unpack(data, name, _SUBSCRIBER.decode)
 
 
-def consumed_by(manifest: Manifest, upstream: StreamUuid, begins: Epoch) -> Epoch:
+def least_consumed(manifest: Manifest, upstream: StreamUuid, begins: Epoch) -> Epoch:
     """How far the stream of this manifest has read the upstream: the least of several sources that read it.
 
     A source that has read nothing yet begins at `begins`, however far the others are.
     """
-    found = {each.epoch for each in consumed_in_each_way(manifest.sources) if each.uuid == upstream} or {EMPTY}
+    found = {each.epoch for each in consumption_by_epoch(manifest.sources) if each.uuid == upstream} or {EMPTY}
     return min(begins if epoch == EMPTY else epoch for epoch in found)

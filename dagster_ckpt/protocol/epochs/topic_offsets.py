@@ -89,17 +89,17 @@ def next_offsets(position: SourcePosition) -> Offsets:
     return {} if position.initial is None else offsets_of(position.initial.rpartition("\n")[2])
 
 
-def lost(read_to: Offsets, ids: Mapping[str, str], now: TopicsNow, found: Offsets) -> tuple[LostOffsets, ...]:
+def find_lost(read_to: Offsets, ids: Mapping[str, str], now: TopicsNow, found: Offsets) -> tuple[LostOffsets, ...]:
     """What cannot be read after `read_to`. `ids` are those of the topics that were read, as far as they are known.
 
     `found` has the partitions that were found meanwhile too: they are read from their beginning, offset 0.
     """
-    before = [_lost_after(partition, at, ids, now) for partition, at in sorted(read_to.items())]
-    added = [_lost_after(partition, 0, {}, now) for partition in sorted(found.keys() - read_to.keys())]
+    before = [_loss_after(partition, at, ids, now) for partition, at in sorted(read_to.items())]
+    added = [_loss_after(partition, 0, {}, now) for partition in sorted(found.keys() - read_to.keys())]
     return tuple(each for each in (*before, *added) if each is not None)
 
 
-def _lost_after(partition: Partition, at: int, ids: Mapping[str, str], now: TopicsNow) -> LostOffsets | None:
+def _loss_after(partition: Partition, at: int, ids: Mapping[str, str], now: TopicsNow) -> LostOffsets | None:
     topic, number = partition
     if partition not in now.ends:
         return LostOffsets(topic, number, Reason.GONE, at, at, at)

@@ -271,15 +271,15 @@ class Succession:
         return Succession(at, (manifest.version, manifest.nonce))
 
 
-def consumed_of(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
+def consumption(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
     """How far each upstream has been read, by name: the least of several sources that read it."""
     found: dict[str, Consumed] = {}
-    for each in consumed_in_each_way(sources):
+    for each in consumption_by_epoch(sources):
         found.setdefault(each.stream, each)
     return tuple(found.values())
 
 
-def consumed_in_each_way(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
+def consumption_by_epoch(sources: Iterable[SourcePosition]) -> tuple[Consumed, ...]:
     """How far each upstream has been read, by name and epoch: one entry for each epoch that a source of it is at."""
     found = {
         Consumed(source.source.address, position.uuid, position.epoch, position.nonce)

@@ -201,7 +201,7 @@ SOURCE = Record(
 ).codec()
 
 
-def _indexed(entries: Codec[Any]) -> Codec[IndexedList[Any]]:
+def _indexed_list(entries: Codec[Any]) -> Codec[IndexedList[Any]]:
     return Record(IndexedList, {"index": INDEX.columns(), "tail": entries}).codec()
 
 
@@ -221,7 +221,7 @@ POSITION = Record(
         "current": optional(TEXT),
         "previous": optional(TEXT),
         "initial": optional(TEXT),
-        "files": _indexed(FILES_SEEN),
+        "files": _indexed_list(FILES_SEEN),
         "moved": sequence(Record(FilesMoved, {"old": TEXT, "new": TEXT, "entries": COUNT}).codec()),
         "topics": sequence(pair(TEXT, TEXT)),
         "after_table": BOOLEAN,
@@ -341,7 +341,7 @@ MANIFEST = Record(
         "batch_id": optional(COUNT),
         "runs": mapping(Codec(_shards, _encode_shards)),
         "changes": CHANGES,
-        "files": _indexed(CHANGES),
+        "files": _indexed_list(CHANGES),
         "watermark_us": optional(WHOLE),
         "event_times_us": sequence(optional(WHOLE)),
         "sources": sequence(POSITION),

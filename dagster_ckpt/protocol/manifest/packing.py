@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 def pack(fields: dict[str, Json]) -> bytes:
     """The bytes of a JSON object, compressed and with the format's number: so all objects but advice are written."""
-    return _compressed(_text(fields))
+    return _compress(_text(fields))
 
 
 def _text(fields: dict[str, Json]) -> str:
     return _JSON.encode({"format": FORMAT, **fields})
 
 
-def _compressed(text: str) -> bytes:
+def _compress(text: str) -> bytes:
     return gzip.compress(text.encode(), compresslevel=COMPRESSION, mtime=0)
 
 
@@ -85,7 +85,7 @@ def _pieces(codec: Codec[tuple[T, ...]], entries: tuple[T, ...]) -> Iterator[tup
     text = _entries_text(codec, entries)
     half = len(entries) // 2
     if len(text) <= _ENTRIES_BYTES_MAX or not half:
-        yield entries, _compressed(text)
+        yield entries, _compress(text)
         return
     del text
     yield from _pieces(codec, entries[:half])

@@ -67,7 +67,7 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     )
 
 
-def redefined(before: Pipeline, after: Pipeline) -> list[str]:
+def redefined_columns(before: Pipeline, after: Pipeline) -> list[str]:
     """The columns of the table that another aggregate makes now: readers of the log have rows with the old values."""
     was, now = ({step.name_of(each["name"]): _function(each) for each in _aggregates(step)} for step in (before, after))
     return [name for name, function in now.items() if name in was and was[name] != function]
@@ -100,17 +100,17 @@ def _changes(before: Pipeline, after: Pipeline, *, is_read: bool) -> Iterator[st
         yield from _inputs(before.inputs, after.inputs, keeps=True)
         return
     if before.keys != after.keys:
-        yield f"the key was {_listed(before.keys)}, now it is {_listed(after.keys)}"
+        yield f"the key was {_names_text(before.keys)}, now it is {_names_text(after.keys)}"
     stay = (_that_stay(one, other) for one, other in ((before, after), (after, before)))
     yield from _parameters("", *stay)
     if is_read:
         yield from _other_functions(before, after)
     yield from _beside(before, after)
     yield from _inputs(before.inputs, after.inputs, keeps=bool(before.tables))
-    yield from _sketched(before, after)
+    yield from _sketch_changes(before, after)
     by_column = after.operator in _BY_COLUMN
     begins_now = after.operator in _OF_GROUPS and not after.parameters.get(_UPDATING)
-    may_go = _found_by_no_row(before) if is_read else frozenset()
+    may_go = _unread_columns(before) if is_read else frozenset()
     yield from _tables(
         before.tables, after.tables, _aggregates(after), by_column=by_column, begins_now=begins_now, may_go=may_go
     )
@@ -130,7 +130,7 @@ def _other_functions(before: Pipeline, after: Pipeline) -> Iterator[str]:
             yield f"column {name} was {_json(was[name])}, now it is {_json(now)}"
 
 
-def _found_by_no_row(join: Pipeline) -> frozenset[str]:
+def _unread_columns(join: Pipeline) -> frozenset[str]:
     """The columns of a join's state that may go, where another step reads the join: those of rows that never go.
 
     Such rows have numbers. One that may be taken back is found by all its columns.
@@ -173,12 +173,12 @@ def _beside(before: Pipeline, after: Pipeline) -> Iterator[str]:
     )
     if was != now:
         yield (
-            f"the aggregates with a table beside were {_spelled(was)}, now they are {_spelled(now)}: such a table "
+            f"the aggregates with a table beside were {_functions(was)}, now they are {_functions(now)}: such a table "
             "needs all rows from the beginning, and its place among the others"
         )
 
 
-def _sketched(before: Pipeline, after: Pipeline) -> Iterator[str]:
+def _sketch_changes(before: Pipeline, after: Pipeline) -> Iterator[str]:
     """A sketch keeps hashes of values, and that of a decimal depends on its scale."""
     was, now = (
         {(each["column"], each.get("since")) for each in _aggregates(step) if each["function"] == _SKETCH}
@@ -193,7 +193,7 @@ def _sketched(before: Pipeline, after: Pipeline) -> Iterator[str]:
             )
 
 
-def _spelled(aggregates: Sequence[Mapping[str, Any]]) -> str:
+def _functions(aggregates: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{each['function']}({each['column']})" for each in aggregates) or "none"
 
 
@@ -218,7 +218,7 @@ def _inputs(before: tuple[InputSpec, ...], after: tuple[InputSpec, ...], *, keep
     for number, (was, now) in enumerate(zip(before, after, strict=True)):
         which = "the input" if len(before) == 1 else f"input {number}"
         if was.step != now.step:
-            yield f"{which} was {_read_by(was)}, now it is {_read_by(now)}"
+            yield f"{which} was {_input_text(was)}, now it is {_input_text(now)}"
             continue
         if now.behind_us > was.behind_us:
             # What that step has emitted as final would be open again.
@@ -239,7 +239,7 @@ def _sources(which: str, before: InputSpec, after: InputSpec) -> Iterator[str]:
             yield f"{which} now also reads {source.format} {source.address}"
 
 
-def _read_by(read: InputSpec) -> str:
+def _input_text(read: InputSpec) -> str:
     return "that of a source" if read.step is None else f"that of step {read.step + 1}"
 
 
@@ -259,7 +259,7 @@ def _tables(
             yield f"state table {table.name} was removed"
             continue
         if (table.keys, table.sort) != (other.keys, other.sort):
-            yield f"state table {table.name} was sorted by {_listed(table.keys)}, now by {_listed(other.keys)}"
+            yield f"state table {table.name} was sorted by {_names_text(table.keys)}, now by {_names_text(other.keys)}"
         column = f"state table {table.name}'s column"
         yield from _types(column, table.schema, other.schema)
         yield from _same_keys(column, table, other)
@@ -318,10 +318,10 @@ def _names(what: str, before: pa.Schema, after: pa.Schema, may_go: AbstractSet[s
         if name not in was:
             yield f"{what} {name} was added"
     if before.names != after.names and set(before.names) == set(after.names):
-        yield f"{what}s were in the order {_listed(before.names)}, now {_listed(after.names)}"
+        yield f"{what}s were in the order {_names_text(before.names)}, now {_names_text(after.names)}"
 
 
-def _listed(names: object) -> str:
+def _names_text(names: object) -> str:
     return ", ".join(map(str, names)) if isinstance(names, tuple | list) and names else "none"
 
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.epochs.lineage import bounded
-from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumed_of
+from dagster_ckpt.protocol.epochs.lineage import limit_retained
+from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumption
 from dagster_ckpt.protocol.manifest.manifest import (
     ABANDONED_MAX,
     Ancestor,
@@ -81,7 +81,7 @@ class Beginning:
     shards: int
 
 
-def created(beginning: Beginning, stamp: Stamp) -> Manifest:
+def first_manifest(beginning: Beginning, stamp: Stamp) -> Manifest:
     """Version 1: the empty stream, opened by its creator."""
     return Manifest(
         version=FIRST,
@@ -108,7 +108,7 @@ class Forking:
     ancestors: tuple[Ancestor, ...]
 
 
-def forked(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
+def fork_manifest(shown: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
     """Version 1 of a new stream that shows, as its epoch 1, what `shown` does: its table, state and positions.
 
     It has no owner and no sink marks, and names only files of its ancestors.
@@ -147,7 +147,7 @@ def forked_empty(origin: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
     """Version 1 of a new, empty stream that begins as `origin` did: at epoch 0, where its sources began."""
     beginning = Beginning(forking.stream, forking.uuid, NO_OWNER, origin.pipeline, origin.shards)
     return replace(
-        created(beginning, stamp),
+        first_manifest(beginning, stamp),
         kind=ManifestKind.FORK,
         ancestors=forking.ancestors,
         # Another stream, which may begin with another table.
@@ -179,7 +179,7 @@ def following(parent: Manifest, kind: ManifestKind, stamp: Stamp, **changes: Any
     )
 
 
-def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp, moves: Moves = ()) -> Manifest:
+def opening_manifest(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp, moves: Moves = ()) -> Manifest:
     """The parent's epoch under a new term. Any pipeline can open the empty stream.
 
     The positions take the pipeline's identities for their sources, some of which may have moved.
@@ -196,7 +196,7 @@ def opened(parent: Manifest, owner: Owner, pipeline: Pipeline, stamp: Stamp, mov
     )
 
 
-def rolled_back(parent: Manifest, target: Manifest | None, root_run: str, moves: Moves = ()) -> Manifest:
+def rollback_manifest(parent: Manifest, target: Manifest | None, root_run: str, moves: Moves = ()) -> Manifest:
     """`parent`, just opened, made to show the epoch of `target` (None: epoch 0, the empty stream).
 
     The epochs in between are abandoned; they stay readable until retired. `root_run` requested the rollback, and is
@@ -204,7 +204,7 @@ def rolled_back(parent: Manifest, target: Manifest | None, root_run: str, moves:
     manifest shows it.
     """
     epoch = EMPTY if target is None else target.epoch
-    shown = _emptied(parent) if target is None else _shown(parent, target, moves)
+    shown = _empty(parent) if target is None else _show(parent, target, moves)
     again = (
         ()
         if target is None or epoch in {entry.epoch for entry in parent.retained}
@@ -214,12 +214,14 @@ def rolled_back(parent: Manifest, target: Manifest | None, root_run: str, moves:
         shown,
         kind=ManifestKind.ROLLBACK,
         retained=tuple(sorted((*again, *parent.retained), key=lambda entry: entry.epoch)),
-        abandoned=abandoned_since(parent.abandoned, epoch, parent.epoch),
+        abandoned=abandon_after(parent.abandoned, epoch, parent.epoch),
         rollbacks=(*parent.rollbacks, root_run)[-ROLLBACKS_MAX:],
     )
 
 
-def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]], stamp: Stamp) -> Manifest:
+def reshard_manifest(
+    parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]], stamp: Stamp
+) -> Manifest:
     """The parent's epoch with another number of shards, by the writer that has the stream open.
 
     `runs` are those of all tables. The change log stays as it is: its files name the shards that the epoch had when it
@@ -235,7 +237,7 @@ def resharded(parent: Manifest, shards: int, runs: dict[str, tuple[tuple[RunRef,
     )
 
 
-def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) -> Manifest:
+def epoch_manifest(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) -> Manifest:
     """The next epoch. Its lists may have grown long: `indexed_lists` shortens them before it is created."""
     parts = [(step, shard) for step in range(len(parent.pipeline.steps)) for shard in range(parent.shards)]
     assert sorted((ack.step, ack.shard) for ack in edit.acks) == parts, "every shard must ACK exactly once in each step"
@@ -259,10 +261,12 @@ def committed(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stamp) ->
         watermark_us=moved_watermark(parent.watermark_us, event_times_us, edit),
         event_times_us=event_times_us,
         sources=edit.sources,
-        consumed=consumed_of(edit.sources),
+        consumed=consumption(edit.sources),
         backfill=backfill_of(edit.sources),
         statistics=statistics_after(parent, edit.acks, edit.epoch_ms, runs),
-        retained=bounded((*parent.retained, Retained(epoch, version, stamp.time_ms)), parent.abandoned, retained),
+        retained=limit_retained(
+            (*parent.retained, Retained(epoch, version, stamp.time_ms)), parent.abandoned, retained
+        ),
         harvested_us=parent.watermark_us if edit.worked else parent.harvested_us,
         checkpoint_interval_ms=edit.interval_ms,
         slowest_shards=_slowest(edit.acks),
@@ -298,10 +302,10 @@ def sources_elsewhere(shown: Manifest) -> tuple[SourcePosition, ...]:
     return tuple(map(elsewhere, shown.sources))
 
 
-def _emptied(opening: Manifest) -> Manifest:
+def _empty(opening: Manifest) -> Manifest:
     """The stream as it was before any row, with what the opening sets. Its sources begin where they began."""
     return replace(
-        created(
+        first_manifest(
             Beginning(opening.stream, opening.uuid, opening.owner, opening.pipeline, opening.shards),
             Stamp(opening.nonce, opening.time_ms),
         ),
@@ -314,7 +318,7 @@ def _emptied(opening: Manifest) -> Manifest:
     )
 
 
-def _shown(opening: Manifest, target: Manifest, moves: Moves) -> Manifest:
+def _show(opening: Manifest, target: Manifest, moves: Moves) -> Manifest:
     """What `target` shows, with what the opening sets."""
     return replace(
         target,
@@ -332,16 +336,16 @@ def _shown(opening: Manifest, target: Manifest, moves: Moves) -> Manifest:
     )
 
 
-def abandoned_since(before: tuple[EpochRange, ...], shown: Epoch, newest: Epoch) -> tuple[EpochRange, ...]:
+def abandon_after(before: tuple[EpochRange, ...], shown: Epoch, newest: Epoch) -> tuple[EpochRange, ...]:
     """The ranges after a rollback: those above the shown epoch become part of one."""
     kept = tuple(entry for entry in before if entry.last <= shown)
     last = max([newest, *(entry.last for entry in before)])
     if last <= shown:
         return kept
-    return _bounded((*kept, EpochRange(Epoch(shown + 1), last)))
+    return _join_oldest((*kept, EpochRange(Epoch(shown + 1), last)))
 
 
-def _bounded(abandoned: tuple[EpochRange, ...]) -> tuple[EpochRange, ...]:
+def _join_oldest(abandoned: tuple[EpochRange, ...]) -> tuple[EpochRange, ...]:
     """Join the oldest of too many ranges, with all epochs below them.
 
     Some epoch among them was not abandoned. A reader that is there, or below, must still not continue as if none was.

@@ -17,7 +17,7 @@ A manifest that breaks one was made by a bug in our code, not by the outside wor
               rollback to epoch 0
     watermark never goes back along a lineage; `harvested_us` follows it
     pipeline  the parent's, but where a stream is opened or another takes over. The first EPOCH of changed steps follows
-              the parent with those steps (`step_changes.changed`), and reads nothing
+              the parent with those steps (`step_changes.change_steps`), and reads nothing
 
 `well_formed` has the rules of one manifest, whatever it follows.
 """
@@ -27,7 +27,7 @@ from dataclasses import replace
 from itertools import chain, repeat
 
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Term
-from dagster_ckpt.protocol.epochs.lineage import bounded, is_abandoned, lineage_epochs
+from dagster_ckpt.protocol.epochs.lineage import is_abandoned, limit_retained, lineage_epochs
 from dagster_ckpt.protocol.manifest.manifest import (
     ChangeRef,
     Manifest,
@@ -41,16 +41,16 @@ from dagster_ckpt.protocol.manifest.references import references, runs_of
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER, ROLLBACKS_MAX, beginnings
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
 from dagster_ckpt.protocol.transitions.source_moves import same_but_for_names, sources_of
-from dagster_ckpt.protocol.transitions.step_changes import StepChange, changed
+from dagster_ckpt.protocol.transitions.step_changes import StepChange, change_steps
 from dagster_ckpt.protocol.transitions.swap import behind, cannot_take_over
-from dagster_ckpt.protocol.transitions.well_formed import is_new, malformed
+from dagster_ckpt.protocol.transitions.well_formed import broken_rules, is_new
 
 Succession = Callable[[Manifest, Manifest], bool]
 
 
 def violations(parent: Manifest | None, child: Manifest) -> list[str]:
     """The names of the rules that `child` breaks as the successor of `parent` (None: it is the stream's first)."""
-    broken = malformed(child)
+    broken = broken_rules(child)
     if parent is None:
         first = a_forks_first_is_its_ancestors if child.kind is ManifestKind.FORK else first_is_empty
         return broken if first(child) else [*broken, first.__name__]
@@ -65,7 +65,7 @@ def _with_its_steps(parent: Manifest, child: Manifest) -> Manifest:
         return parent
     reads_nothing = child.sources == parent.sources
     is_change = reads_nothing and StepChange.between(parent.pipeline, child.pipeline).can_restart
-    return changed(parent, child.pipeline) if is_change else parent
+    return change_steps(parent, child.pipeline) if is_change else parent
 
 
 def check_successor(parent: Manifest | None, child: Manifest) -> None:
@@ -174,7 +174,7 @@ def watermark_does_not_go_back(parent: Manifest, child: Manifest) -> bool:
     return before is None or (after is not None and after >= before)
 
 
-def emitted_up_to_the_parents_watermark(parent: Manifest, child: Manifest) -> bool:
+def emits_up_to_the_parents_watermark(parent: Manifest, child: Manifest) -> bool:
     """An epoch with work has emitted all rows due at its parent's watermark; one without work none."""
     return child.harvested_us in (parent.watermark_us, parent.harvested_us)
 
@@ -246,10 +246,10 @@ def consumed_reads_on(parent: Manifest, child: Manifest) -> bool:
 
 
 def retained_grow_by_one(parent: Manifest, child: Manifest) -> bool:
-    """The parent's and this epoch, without those that `bounded` retires."""
+    """The parent's and this epoch, without those that `limit_retained` retires."""
     newest = child.retained[-1] if child.retained else None
     shown = newest is not None and (newest.epoch, newest.version) == (child.epoch, child.version)
-    return shown and child.retained == bounded(
+    return shown and child.retained == limit_retained(
         (*parent.retained, *child.retained[-1:]), parent.abandoned, len(child.retained)
     )
 
@@ -294,7 +294,7 @@ def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
     One that was retired is from a pin. Sources may take the identities of the new pipeline.
     """
     if child.kind is ManifestKind.ROLLBACK:
-        shown = {EMPTY, *lineage_epochs(parent), *(entry.epoch for entry in _retained_again(parent, child))}
+        shown = {EMPTY, *lineage_epochs(parent), *(entry.epoch for entry in _restored_epochs(parent, child))}
         undone = parent.epoch == child.epoch or any(
             entry.first == child.epoch + 1 and parent.epoch <= entry.last for entry in child.abandoned
         )
@@ -335,10 +335,10 @@ def a_reshard_moves_no_row(parent: Manifest, child: Manifest) -> bool:
 
 def retained_only_shrink(parent: Manifest, child: Manifest) -> bool:
     """But for the epoch that a rollback shows again."""
-    return set(child.retained) <= {*parent.retained, *_retained_again(parent, child)}
+    return set(child.retained) <= {*parent.retained, *_restored_epochs(parent, child)}
 
 
-def _retained_again(parent: Manifest, child: Manifest) -> tuple[Retained, ...]:
+def _restored_epochs(parent: Manifest, child: Manifest) -> tuple[Retained, ...]:
     """The retired epoch of the parent's lineage to which the child goes back."""
     return tuple(
         entry
@@ -424,7 +424,7 @@ _OF_EPOCH: tuple[Succession, ...] = (
     writer_is_the_parents,
     shards_are_the_parents,
     watermark_does_not_go_back,
-    emitted_up_to_the_parents_watermark,
+    emits_up_to_the_parents_watermark,
     event_times_do_not_go_back,
     runs_are_the_parents_or_new,
     files_are_the_parents_or_merged,

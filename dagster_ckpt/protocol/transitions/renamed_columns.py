@@ -45,7 +45,7 @@ def own_names(was: Pipeline, now: Pipeline, renames: Renames) -> dict[str, str]:
     shown = [known.get(own, own) for own in there]
     names = zip(_renamed_names(shown, here, renames), there, strict=True)
     found = {name: own for name, own in names if name in here and name != own}
-    return {**found, **_moved_aside(found, here, there)}
+    return {**found, **_move_aside(found, here, there)}
 
 
 def _renamed_names(shown: Sequence[str], here: Collection[str], renames: Renames) -> list[str]:
@@ -57,7 +57,7 @@ def _renamed_names(shown: Sequence[str], here: Collection[str], renames: Renames
     return [renames[name] if name in renames and is_meant(name, renames[name]) else name for name in shown]
 
 
-def _moved_aside(found: Mapping[str, str], here: Sequence[str], there: Sequence[str]) -> dict[str, str]:
+def _move_aside(found: Mapping[str, str], here: Sequence[str], there: Sequence[str]) -> dict[str, str]:
     """Other names for columns of the code whose names the state has for renamed ones: none may hide the other."""
     taken, aside = {*here, *there}, dict[str, str]()
     for name in here:
@@ -67,7 +67,7 @@ def _moved_aside(found: Mapping[str, str], here: Sequence[str], there: Sequence[
     return aside
 
 
-def named_as(shown: Manifest, newest: Manifest) -> Manifest:
+def with_names_of(shown: Manifest, newest: Manifest) -> Manifest:
     """The manifest with the names that the newest one has for the same columns of the stream's table.
 
     So a change log has one name for a column, over a rename too. A column is the same if the last step has it under the
@@ -83,12 +83,12 @@ def named_as(shown: Manifest, newest: Manifest) -> Manifest:
     names = _newest_names(was, _states(shown, newest))
     if all(old == name for old, name in names.items()) or len(set(names.values())) < len(names):
         return shown  # also where one column had a name then, and another has it now
-    output = pa.schema([_renamed(field, names[field.name]) for field in was.output])
+    output = pa.schema([_rename(field, names[field.name]) for field in was.output])
     columns = tuple((own, names[was.name_of(own)]) for own in was.own.output.names)
     return replace(shown, pipeline=replace(was, output=output, columns=columns))
 
 
-def taken_over_since(shown: Manifest, newest: Manifest) -> bool:
+def has_swapped_since(shown: Manifest, newest: Manifest) -> bool:
     """Whether a rebuilt stream has taken over since an epoch, and was not left behind by a rollback.
 
     The state of that epoch is then another one than the newest, with names of its own.
@@ -105,7 +105,7 @@ def _swaps(newest: Manifest) -> tuple[list[Ancestor], list[Ancestor]]:
 
 
 def columns_alone(pipeline: Pipeline) -> Pipeline:
-    """The last step with what `named_as` compares, and nothing else."""
+    """The last step with what `with_names_of` compares, and nothing else."""
     parameters = {name: pipeline.parameters[name] for name in _FUNCTIONS if name in pipeline.parameters}
     return replace(pipeline, parameters=parameters, inputs=(), keys=(), tables=(), before=())
 
@@ -144,7 +144,7 @@ def _names_at_end(first: Pipeline, last: Pipeline) -> dict[str, str]:
     """The columns that a table still has at the end, by the names that it had for them at the beginning."""
     if first.operator != last.operator or last.appends:
         return {}
-    return {first.name_of(own): last.name_of(own) for own in made_alike(first, last)}
+    return {first.name_of(own): last.name_of(own) for own in same_columns(first, last)}
 
 
 def with_former_names(asset: str, was: Pipeline, now: Pipeline, renames: Renames) -> pa.Schema:
@@ -156,7 +156,7 @@ def with_former_names(asset: str, was: Pipeline, now: Pipeline, renames: Renames
     before, there = was.output.names, set(now.output.names)
     olds = {new: old for old, new in renames.items() if old in before and old not in there}
     if now.tables and was.operator == now.operator:
-        olds |= {now.name_of(own): was.name_of(own) for own in made_alike(was, now)}
+        olds |= {now.name_of(own): was.name_of(own) for own in same_columns(was, now)}
     fields = []
     for field in now.output:
         old = field.name if field.name in before else olds.get(field.name)
@@ -240,10 +240,10 @@ def under_names_of(was: pa.Schema, now: pa.Schema) -> pa.Schema:
     """The columns under the names that they have now."""
     own = names_in_file(was.names, former_names(now))
     names = {old: name for name, old in own.items()}
-    return pa.schema([_renamed(field, names[field.name]) for field in was])
+    return pa.schema([_rename(field, names[field.name]) for field in was])
 
 
-def _renamed(field: pa.Field, name: str) -> pa.Field:
+def _rename(field: pa.Field, name: str) -> pa.Field:
     known = former_names(pa.schema([field])).get(field.name, ())
     return field if name == field.name else _with_former(field.with_name(name), (field.name, *known))
 
@@ -254,13 +254,13 @@ def _with_former(field: pa.Field, names: Sequence[str]) -> pa.Field:
     return field.with_metadata({**(field.metadata or {}), _FORMERLY: json.dumps(names).encode()})
 
 
-def made_alike(was: Pipeline, now: Pipeline) -> list[str]:
+def same_columns(was: Pipeline, now: Pipeline) -> list[str]:
     """The columns, by the step's own names, that both have and make by the same function."""
     here = set(now.own.output.names)
-    return [own for own in was.own.output.names if own in here and _made_by(was, own) == _made_by(now, own)]
+    return [own for own in was.own.output.names if own in here and _function_of(was, own) == _function_of(now, own)]
 
 
-def _made_by(step: Pipeline, column: str) -> list[Any]:
+def _function_of(step: Pipeline, column: str) -> list[Any]:
     """The function of the step that makes a column of its output; none makes one that is only passed on."""
     functions: Any = [step.parameters.get(name, ()) for name in _FUNCTIONS]
     return [each for listed in functions for each in listed if each["name"] == column]

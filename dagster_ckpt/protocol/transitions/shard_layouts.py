@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from dagster_ckpt.hash_range import HashRange, coalesced, shard_range
+from dagster_ckpt.hash_range import HashRange, coalesce, shard_range
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 Shown = tuple[object, HashRange]
@@ -25,12 +25,12 @@ def shows_alike(before: Sequence[Sequence[RunRef]], after: Sequence[Sequence[Run
 
 def _in_order(refs: Sequence[RunRef], within: HashRange) -> list[tuple[object, tuple[HashRange, ...]]]:
     """What a list shows of these hashes; adjacent references to one run count as one."""
-    shown = (each for ref in refs for each in _shown(ref, within))
+    shown = (each for ref in refs for each in _visible_parts(ref, within))
     return [
-        (run, coalesced(sorted(each for _, each in group))) for run, group in groupby(shown, key=lambda each: each[0])
+        (run, coalesce(sorted(each for _, each in group))) for run, group in groupby(shown, key=lambda each: each[0])
     ]
 
 
-def _shown(ref: RunRef, within: HashRange) -> Iterator[Shown]:
+def _visible_parts(ref: RunRef, within: HashRange) -> Iterator[Shown]:
     hashes = ref.clip.intersect(ref.hashes).intersect(within)
     return (((ref.path, ref.ancestor, ref.times), each) for each in hashes.outside(ref.moved_lo, ref.moved_hi))

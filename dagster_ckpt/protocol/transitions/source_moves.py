@@ -77,7 +77,7 @@ def positions_gone_on(
     """The positions, under the pipeline's identities for their sources. Unknown sources stay as they are."""
     heirs = successors([position.source for position in positions], sources_of(pipeline.source_inputs), moves)
     return tuple(
-        position if position.source not in heirs else _gone_on(position, heirs[position.source])
+        position if position.source not in heirs else _continue(position, heirs[position.source])
         for position in positions
     )
 
@@ -93,7 +93,7 @@ def same_but_for_names(
     )
 
 
-def _gone_on(position: SourcePosition, heir: SourceIdentity) -> SourcePosition:
+def _continue(position: SourcePosition, heir: SourceIdentity) -> SourcePosition:
     files = position.files
     seen, moved = sum(ref.entries for ref in files.index) + len(files.tail), position.moved
     if seen and not _is_spelled(position.source, heir.address):
@@ -118,7 +118,7 @@ def _reads_the_same(known: SourceIdentity, wanted: SourceIdentity, moves: Moves)
         return True
     reached = {known.address, redacted_address(known.address), redacted_folder(known.address)}
     for _ in moves:  # a folder may have been moved twice; the bound stops a move into itself
-        reached |= {moved for address in reached for moved in _moved(address, moves)}
+        reached |= {moved for address in reached for moved in _move(address, moves)}
     return wanted.address in reached
 
 
@@ -131,7 +131,7 @@ def _is_spelled(known: SourceIdentity, address: str) -> bool:
     )
 
 
-def _moved(address: str, moves: Moves) -> Iterator[str]:
+def _move(address: str, moves: Moves) -> Iterator[str]:
     for old, new in moves:
         if address == old or address.startswith(f"{old}/"):
             yield new + address[len(old) :]

@@ -26,8 +26,8 @@ from dagster_ckpt.protocol.manifest.manifest import (
     Statistics,
 )
 from dagster_ckpt.protocol.transitions.compatibility import step_changes
-from dagster_ckpt.protocol.transitions.edits import abandoned_since, no_runs
-from dagster_ckpt.protocol.transitions.renamed_columns import made_alike
+from dagster_ckpt.protocol.transitions.edits import abandon_after, no_runs
+from dagster_ckpt.protocol.transitions.renamed_columns import same_columns
 
 Runs = dict[str, tuple[tuple[RunRef, ...], ...]]
 
@@ -47,7 +47,7 @@ class StepChange:
     @classmethod
     def between(cls, before: Pipeline, after: Pipeline, timed: AbstractSet[int] = frozenset()) -> "StepChange":
         """Compare two pipelines whose sources are spelled alike."""
-        return cls(before, after, _kept(before, after), timed)
+        return cls(before, after, _match_steps(before, after), timed)
 
     @property
     def can_restart(self) -> bool:
@@ -91,16 +91,17 @@ class StepChange:
         ):
             for number, step in enumerate(pipeline.steps):
                 if number not in kept and any(each.step is None for each in step.inputs):
-                    yield f"{named(pipeline, number)}, which is {what}, reads a source, whose past rows are gone"
+                    yield f"{step_name(pipeline, number)}, which is {what}, reads a source, whose past rows are gone"
                 elif number not in kept and pipeline is self.after and number in self.timed:
-                    yield f"{named(pipeline, number)}, which is {what}, reads event times, and all old rows are late"
+                    name = step_name(pipeline, number)
+                    yield f"{name}, which is {what}, reads event times, and all old rows are late"
         yield from self._lacks_rows()
         last = len(self.after.before)
         old = self._old(last) if last in self.kept else self.after
         if has_table(self.after) and not (has_table(old) or gives_rows(old)):
-            yield f"{named(self.after, last)}, which is the last now, kept no table of its rows"
+            yield f"{step_name(self.after, last)}, which is the last now, kept no table of its rows"
         if last in self.kept and self.after.appends:
-            yield f"{named(self.after, last)}, which is the last now, only passed its rows on"
+            yield f"{step_name(self.after, last)}, which is the last now, only passed its rows on"
 
     def _lacks_rows(self) -> Iterator[str]:
         """The kept steps that cannot give a changed one the rows that they have made so far."""
@@ -109,11 +110,11 @@ class StepChange:
             appended = old.appends and self.kept[number] == len(self.before.before)  # then the stream's files are it
             if appended and (others := _not_in_files(old, new)):
                 yield (
-                    f"{named(self.after, number)} has columns that its old rows do not have ({', '.join(others)}): "
+                    f"{step_name(self.after, number)} has columns that its old rows do not have ({', '.join(others)}): "
                     "change them in a start of their own first"
                 )
             if not (appended or has_table(old) or gives_rows(old)):
-                yield f"{named(self.after, number)} keeps no rows that a changed step could begin with"
+                yield f"{step_name(self.after, number)} keeps no rows that a changed step could begin with"
 
     def advice(self) -> str:
         """What to do about the change, as a part of a sentence; empty where steps make no difference."""
@@ -128,16 +129,18 @@ class StepChange:
 
     def text(self) -> str:
         """Which steps are kept, for people."""
-        kept = ", ".join(named(self.after, number) for number in sorted(self.kept)) or "none"
-        begun = ", ".join(named(self.after, n) for n in range(len(self.after.steps)) if n not in self.kept) or "none"
-        gone = ", ".join(named(self.before, number) for number in self.dropped) or "none"
+        kept = ", ".join(step_name(self.after, number) for number in sorted(self.kept)) or "none"
+        begun = (
+            ", ".join(step_name(self.after, n) for n in range(len(self.after.steps)) if n not in self.kept) or "none"
+        )
+        gone = ", ".join(step_name(self.before, number) for number in self.dropped) or "none"
         return f"steps that keep their state: {kept}; that start over: {begun}; whose state is dropped: {gone}"
 
     def _old(self, number: int) -> Pipeline:
         return self.before.steps[self.kept[number]]
 
 
-def changed(parent: Manifest, pipeline: Pipeline) -> Manifest:
+def change_steps(parent: Manifest, pipeline: Pipeline) -> Manifest:
     """`parent` with these steps: kept ones with their state, the others empty, and nothing in the stream's table yet.
 
     What the first epoch of the changed stream builds on. It is in no chain: that epoch commits the new steps.
@@ -158,7 +161,7 @@ def changed(parent: Manifest, pipeline: Pipeline) -> Manifest:
         files=IndexedList(),
         event_times_us=_event_times(parent, change),
         statistics=_statistics(parent, change, runs),
-        abandoned=abandoned_since(parent.abandoned, EMPTY, parent.epoch),
+        abandoned=abandon_after(parent.abandoned, EMPTY, parent.epoch),
     )
 
 
@@ -189,16 +192,16 @@ def gives_rows(step: Pipeline) -> bool:
 
 def _not_in_files(before: Pipeline, after: Pipeline) -> list[str]:
     """The columns of a step's output that the rows it has emitted do not have, or have as those of another function."""
-    there = made_alike(before, after)
+    there = same_columns(before, after)
     return [name for name in after.own.output.names if name not in there]
 
 
-def named(pipeline: Pipeline, number: int) -> str:
+def step_name(pipeline: Pipeline, number: int) -> str:
     """A step in a text for people."""
     return f"step {number + 1} ({pipeline.steps[number].operator})"
 
 
-def _kept(before: Pipeline, after: Pipeline) -> dict[int, int]:
+def _match_steps(before: Pipeline, after: Pipeline) -> dict[int, int]:
     """For each new step that is kept, the old one."""
     kept: dict[int, int] = {}
     alike: dict[int, int] = {}  # with the same columns

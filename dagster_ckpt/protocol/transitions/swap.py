@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dagster_ckpt.ids import Epoch, Term, Version
-from dagster_ckpt.protocol.epochs.lineage import bounded
-from dagster_ckpt.protocol.epochs.upstream import FORMAT, backfill_of, consumed_of, decode
+from dagster_ckpt.protocol.epochs.lineage import limit_retained
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, backfill_of, consumption, decode
 from dagster_ckpt.protocol.json_codec import Json
 from dagster_ckpt.protocol.manifest.manifest import (
     Ancestor,
@@ -43,7 +43,9 @@ class Swap:
     retained: int
 
 
-def swapped(parent: Manifest, rebuilt: Manifest, changes: tuple[ChangeRef, ...], swap: Swap, stamp: Stamp) -> Manifest:
+def swap_manifest(
+    parent: Manifest, rebuilt: Manifest, changes: tuple[ChangeRef, ...], swap: Swap, stamp: Stamp
+) -> Manifest:
     """The next epoch of `parent`'s stream, in a term of its own: it shows what `rebuilt` does.
 
     `changes` are the files with what differs between the two tables, written for that term and epoch. The files of
@@ -69,7 +71,7 @@ def swapped(parent: Manifest, rebuilt: Manifest, changes: tuple[ChangeRef, ...],
         event_times_us=rebuilt.event_times_us,
         harvested_us=rebuilt.harvested_us,
         sources=sources,
-        consumed=consumed_of(sources),
+        consumed=consumption(sources),
         backfill=backfill_of(sources),
         ancestors=(*parent.ancestors, replace(ancestor_of(rebuilt), handover=handover(parent, rebuilt))),
         statistics=replace(
@@ -84,7 +86,7 @@ def swapped(parent: Manifest, rebuilt: Manifest, changes: tuple[ChangeRef, ...],
             total_epochs=before.total_epochs + 1,
             total_rows_out=before.total_rows_out + rows,
         ),
-        retained=bounded(
+        retained=limit_retained(
             (*parent.retained, Retained(Epoch(version), version, stamp.time_ms)), parent.abandoned, swap.retained
         ),
         rollbacks=(*parent.rollbacks, swap.root_run)[-ROLLBACKS_MAX:],
@@ -117,7 +119,7 @@ def cannot_take_over(before: Pipeline, after: Pipeline) -> list[str]:
     if (was := row_key(before)) != (now := row_key(after)):
         renamed = was is not None and now is not None and len(was) == len(now) > 0
         hint = ' (if it only has a new name, start the stream once with renamed={"old": "new"}, then rebuild it)'
-        return [f"its rows have another key: {_spelled(was)} before, {_spelled(now)} now{hint if renamed else ''}"]
+        return [f"its rows have another key: {_key_text(was)} before, {_key_text(now)} now{hint if renamed else ''}"]
     columns = [name for name in after.output.names if name in before.output.names]
     changed = [name for name in columns if not _fits(before.output.field(name).type, after.output.field(name).type)]
     return [
@@ -176,7 +178,7 @@ def _fits(before: pa.DataType, after: pa.DataType) -> bool:
     return before == after or widens(before, after)
 
 
-def _spelled(key: Iterable[str] | None) -> str:
+def _key_text(key: Iterable[str] | None) -> str:
     if key is None:
         return "none"
     return ", ".join(map(repr, key)) or "none, since it has one row"

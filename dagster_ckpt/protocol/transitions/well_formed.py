@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, can_be_shards
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs
-from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumed_of
+from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumption
 from dagster_ckpt.protocol.manifest.manifest import ABANDONED_MAX, ChangeRef, Manifest, ManifestKind, RunRef
 from dagster_ckpt.protocol.manifest.references import ancestors_named, runs_of
 from dagster_ckpt.protocol.object_names import file_of
@@ -15,7 +15,7 @@ from dagster_ckpt.protocol.transitions.edits import ROLLBACKS_MAX
 Form = Callable[[Manifest], bool]
 
 
-def malformed(manifest: Manifest) -> list[str]:
+def broken_rules(manifest: Manifest) -> list[str]:
     """The names of the rules that the manifest breaks by itself, whatever it follows."""
     return [rule.__name__ for rule in _FORMS if not rule(manifest)]
 
@@ -93,7 +93,7 @@ def sources_are_distinct(manifest: Manifest) -> bool:
 
 def consumed_agrees_with_sources(manifest: Manifest) -> bool:
     """`consumed` and `backfill` match the positions of the sources."""
-    return (manifest.consumed, manifest.backfill) == (consumed_of(manifest.sources), backfill_of(manifest.sources))
+    return (manifest.consumed, manifest.backfill) == (consumption(manifest.sources), backfill_of(manifest.sources))
 
 
 def retained_are_in_order(manifest: Manifest) -> bool:

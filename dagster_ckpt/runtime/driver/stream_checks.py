@@ -25,7 +25,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
 )
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after
-from dagster_ckpt.protocol.transitions.renamed_columns import taken_over_since
+from dagster_ckpt.protocol.transitions.renamed_columns import has_swapped_since
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
@@ -41,10 +41,10 @@ from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.dataflow import Stage, shard_replies, union_of
 from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
-from dagster_ckpt.storage.chain.damaged_end import known
+from dagster_ckpt.storage.chain.damaged_end import newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import check_reach
-from dagster_ckpt.storage.writer.opening import shown_by
+from dagster_ckpt.storage.writer.opening import manifest_to_show
 
 _LOG = logging.getLogger(__name__)
 
@@ -173,15 +173,15 @@ def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob, move
     Raises `InvalidPipelineError` for a rename that cannot be meant, or an epoch that it cannot go back to.
     """
     end, asset, renames = chain.end(), job.asset, job.renamed
-    newest = None if end is None else known(end)
+    newest = None if end is None else newest_known(end)
     opening = job.opening(checked.dataflow.pipeline)
-    shown = None if newest is None else shown_by(chain, newest, opening)
+    shown = None if newest is None else manifest_to_show(chain, newest, opening)
     if newest is not None and opening.from_epoch is None:
         _warn_of_late_tables(asset, checked, newest)
     if newest is not None and (shown is None or shown.epoch == EMPTY):
         check_tables(asset, checked, positions_gone_on(newest.sources, checked.dataflow.pipeline, moves))
     # The newest manifest remembers all names, but not those of a state in whose place a rebuilt one came.
-    named_by = shown if shown is not None and newest is not None and taken_over_since(shown, newest) else newest
+    named_by = shown if shown is not None and newest is not None and has_swapped_since(shown, newest) else newest
     stored = None if named_by is None or named_by.epoch == EMPTY else named_by.pipeline
     stream, dataflow = renamed(asset, checked.stream, checked.dataflow, stored, renames)
     checked = replace(checked, stream=stream, dataflow=dataflow)

@@ -5,7 +5,7 @@ from functools import partial
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.history.damage.damage_advice import advised
+from dagster_ckpt.history.damage.damage_advice import with_advice
 from dagster_ckpt.runtime.declared.sources import moves_of
 from dagster_ckpt.runtime.driver.spark_errors import secrets_left_out
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, as_stored, check_stream, event_times_of
@@ -49,7 +49,7 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
         return run_terms(run, partial(run.retry_opening, open_writer), collector, begin)
     except CorruptStateError as error:
         # In its place, not caused by it: a reader of the innermost error alone must see the way back.
-        better = advised(root, chain, job.asset, error)
+        better = with_advice(root, chain, job.asset, error)
         raise better.with_traceback(error.__traceback__) from error.__cause__
 
 

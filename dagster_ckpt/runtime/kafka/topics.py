@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError, OutsideCodeError, StoreUnavailableError
-from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Offsets, Reason, TopicsNow, lost, next_offsets
+from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Offsets, Reason, TopicsNow, find_lost, next_offsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition
 from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source, named, positions_by_source
 from dagster_ckpt.runtime.kafka.brokers import Brokers, reason_of
@@ -106,7 +106,7 @@ class Topics:
                 ids.get(topic, known_id) != known_id for topic, known_id in known.items()
             )
             if read_to and is_suspect:
-                self._judge(each, lost(read_to, known, each.brokers.topics(names), found))
+                self._judge(each, find_lost(read_to, known, each.brokers.topics(names), found))
             # A topic that was deleted meanwhile keeps the id under which it was read.
             topics = {**known, **ids}
             read = sorted({topic for topic, _ in found} & topics.keys())
@@ -146,7 +146,7 @@ class Topics:
                 continue
             missing = [
                 each
-                for each in lost(read_to, dict(position.topics), now, {})
+                for each in find_lost(read_to, dict(position.topics), now, {})
                 if has_failed_often or each.reason is not Reason.GONE
             ]
             if missing:

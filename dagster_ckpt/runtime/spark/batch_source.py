@@ -20,7 +20,7 @@ from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, parts_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.manifest.references import changes_alone, table_alone
-from dagster_ckpt.protocol.transitions.renamed_columns import named_as
+from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.unseen_store import host_named
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
@@ -126,7 +126,7 @@ def _changes(address: StoreAddress, history: StreamHistory, given: Mapping[str, 
         )
     newest, following = history.epochs_after(after, until)
     size = sum(ref.bytes for manifest in following for ref in manifest.changes)
-    bare = tuple(changes_alone(named_as(each, newest)) for each in following if each.changes)
+    bare = tuple(changes_alone(with_names_of(each, newest)) for each in following if each.changes)
     schema = pa.schema([*newest.pipeline.output, *CHANGE_FIELDS])
     return Chosen(address, history.name, bare, changes=True, schema=schema, tasks=size // BYTES_A_TASK + 1)
 

@@ -24,8 +24,8 @@ from dagster_ckpt.operators.shared.subkeys import SHARD_BITS
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.manifest.manifest import KEPT_TABLE, Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
-from dagster_ckpt.protocol.transitions.step_changes import StepChange, changed, has_table
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
+from dagster_ckpt.protocol.transitions.step_changes import StepChange, change_steps, has_table
 from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.state.committed.table_snapshot import live_pieces
@@ -41,7 +41,7 @@ _ROOM = 4
 def with_steps(work: ShardWork, pipeline: Pipeline) -> tuple[ShardWork, int | None]:
     """The work of a task in the first epoch of these steps, and the old number of its step if that is kept."""
     old = StepChange.between(work.manifest.pipeline, pipeline).kept.get(work.step)
-    return (work, old) if old is not None else (replace(work, manifest=changed(work.manifest, pipeline)), None)
+    return (work, old) if old is not None else (replace(work, manifest=change_steps(work.manifest, pipeline)), None)
 
 
 def pass_on_table(
@@ -59,7 +59,7 @@ def pass_on_table(
         pieces = _appended(work, shards)
     elif has_table(step) and has_table(pipeline.steps[work.step]):
         # By the new code, whose aggregates may be others.
-        pieces = _current(replace(work, manifest=changed(manifest, pipeline)), work.step, shards, code)
+        pieces = _current(replace(work, manifest=change_steps(manifest, pipeline)), work.step, shards, code)
     elif has_table(step):
         pieces = _current(work, old, shards, code)
     else:
@@ -88,7 +88,7 @@ def fill_table(work: ShardWork, pipeline: Pipeline, old: int, shards: Sequence[S
     kept = operator.inner if isinstance(operator, OneGroup) else operator
     assert isinstance(kept, KeptTable), "a step with a table of its own kept it before"
     filled = _Filled(kept.pipeline, kept.inner, kept.rows, _worked_again(work, old, shards))
-    begun = replace(work, manifest=changed(work.manifest, pipeline))
+    begun = replace(work, manifest=change_steps(work.manifest, pipeline))
     whole = replace(operator, inner=filled) if isinstance(operator, OneGroup) else filled
     for _ in begun.transform(whole, shards, (), replies):
         raise AssertionError("no step is behind the last")
@@ -148,7 +148,10 @@ def _outputs(work: ShardWork, operator: RowsFromState, old: int, within: HashRan
 
     pipeline, keys = operator.pipeline, keys_of_inputs(operator.pipeline)
     beginning = Beginning("kept", StreamUuid("kept"), Owner("kept", "kept"), pipeline, 1)
-    empty, file = created(beginning, Stamp(Nonce("kept"), 0)), FileId(work.term, work.epoch, Shard(0), work.attempt)
+    empty, file = (
+        first_manifest(beginning, Stamp(Nonce("kept"), 0)),
+        FileId(work.term, work.epoch, Shard(0), work.attempt),
+    )
     context = EpochContext(work.epoch, (Shard(0),), 1, None, work.engine.budget.soft_bytes)
     with open_state(MemoryObjectStore("kept"), empty, (Shard(0),), file, work.engine) as state:
         for number, rows in operator.rows_kept(live):

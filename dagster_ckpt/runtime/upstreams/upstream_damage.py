@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.epochs.upstream import Reader, UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, RunRef
 from dagster_ckpt.protocol.manifest.references import runs_of
 from dagster_ckpt.state.committed.object_checks import check_file
-from dagster_ckpt.storage.chain.damaged_end import known
+from dagster_ckpt.storage.chain.damaged_end import newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.holders.upstream_log import UpstreamLog, snapshot_at
@@ -60,7 +60,7 @@ class NextReads:
         """
         end = self.chain.end()
         assert end is not None, "it was read before"
-        newest = known(end)
+        newest = newest_known(end)
         good = epoch_without(self.root, self.chain, newest, error)
         if good is None:
             helps = f"start the upstream over by `{go_back(self.chain, self.name, EMPTY)}`"

@@ -29,7 +29,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
 )
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
-from dagster_ckpt.protocol.transitions.renamed_columns import named_as
+from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from dagster_ckpt.runtime.spark.unseen_store import host_named
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read
@@ -112,11 +112,11 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if until.parts:
             stream = self._reader().stream
             newest = self._log.newest()
-            self._check_planned(after, [named_as(self._pinned(stream, until), newest), newest])
+            self._check_planned(after, [with_names_of(self._pinned(stream, until), newest), newest])
             shares = [Share(piece, until.parts * tasks) for piece in range(after.part * tasks, until.part * tasks)]
             return [SnapshotShare(stream, until, share) for share in shares]
         newest = self._log.newest()
-        epochs = [named_as(each, newest) for each in self._log.behind(newest, after, until=until.epoch)]
+        epochs = [with_names_of(each, newest) for each in self._log.behind(newest, after, until=until.epoch)]
         self._check_planned(after, [*epochs, newest])
         changed = tuple(manifest for manifest in epochs if manifest.changes)
         return [LogShare(changed, Share(task, tasks)) for task in range(tasks)] if changed else []
@@ -133,7 +133,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             case SnapshotShare(downstream=downstream, until=until, share=share):
                 snapshot = self._pinned(downstream, until)
                 if not self._planned.has_names_of(snapshot.pipeline):
-                    snapshot = named_as(snapshot, self._log.newest())
+                    snapshot = with_names_of(snapshot, self._log.newest())
                 files = with_ancestors(store, self._downstream.address.open(), snapshot.ancestors)
                 yield from table_rows(files, clock, snapshot, self._planned.columns, share)
             case LogShare(epochs=epochs, share=share):

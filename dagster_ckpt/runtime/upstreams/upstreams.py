@@ -17,7 +17,7 @@ from dagster_ckpt.errors import (
     InvalidPipelineError,
     StoreUnavailableError,
 )
-from dagster_ckpt.history.damage.damage_advice import advised, go_back
+from dagster_ckpt.history.damage.damage_advice import go_back, with_advice
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.epochs.lineage import lineage, lineage_epochs
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
@@ -28,7 +28,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
     UpstreamPosition,
     backfill_pin,
     backfill_pins,
-    consumed_in_each_way,
+    consumption_by_epoch,
     decode,
     terms_pinned,
 )
@@ -236,7 +236,7 @@ class Upstreams:
         """This stream's newest epoch that has read no more than is still in the upstream's lineage."""
         for entry in reversed(lineage(manifest)):
             sources = () if (shown := self._retained(entry.version)) is None else shown.sources
-            consumed = [each for each in consumed_in_each_way(sources) if each.stream == upstream.name]
+            consumed = [each for each in consumption_by_epoch(sources) if each.stream == upstream.name]
             if consumed and all(map(upstream.is_followed_from, map(UpstreamPosition.from_consumed, consumed))):
                 return entry.epoch
         return None
@@ -248,7 +248,7 @@ def _naming_upstream(upstream: _Upstream) -> Iterator[None]:
     try:
         yield
     except CorruptStateError as error:
-        raise advised(upstream.root, upstream.chain, upstream.name, error) from error.__cause__
+        raise with_advice(upstream.root, upstream.chain, upstream.name, error) from error.__cause__
 
 
 def _upstream(root: ObjectStore, name: str, clock: Clock) -> _Upstream:

@@ -48,11 +48,11 @@ def merge(
     Raises `CorruptStateError` for a file that is damaged or missing. A crash leaves a file that no manifest names.
     """
     try:
-        sources = [_Source.of(opened, former) for opened in _opened(store, choice.files, has_time)]
+        sources = [_Source.of(opened, former) for opened in _open_files(store, choice.files, has_time)]
         first, last, schema = _agreeing([all_nullable_within(source.schema) for source in sources])
         if last - first < 2:
             return None
-        data, rows = _written(sources[first:last], schema, chunk_bytes, has_time)
+        data, rows = _encode(sources[first:last], schema, chunk_bytes, has_time)
     except _NoTimeError:
         _LOG.warning(
             "files of the table are not merged now, since that takes too long: look at how fast the store is, or give "
@@ -64,7 +64,7 @@ def merge(
         return None
     files = choice.files[first:last]
     path, newest = merged_name(choice.merges, file), max(each.epoch for each in files)
-    merged = change_log.created(store, path, memoryview(data), rows, newest, file.shard)
+    merged = change_log.create_file(store, path, memoryview(data), rows, newest, file.shard)
     return FilesMerged(tuple(each.name for each in files), merged)
 
 
@@ -85,17 +85,17 @@ class _Source:
         return pa.schema([field.with_name(of_table[field.name]) for field in self.file.schema_arrow])
 
 
-def _opened(store: ObjectStore, files: Sequence[ChangeRef], has_time: Callable[[], bool]) -> list[pq.ParquetFile]:
+def _open_files(store: ObjectStore, files: Sequence[ChangeRef], has_time: Callable[[], bool]) -> list[pq.ParquetFile]:
     opened: list[pq.ParquetFile] = []
     for at in range(0, len(files), _READ_AT_ONCE):
         if not has_time():
             raise _NoTimeError
-        read = change_log.checked(store, files[at : at + _READ_AT_ONCE])
+        read = change_log.read_files(store, files[at : at + _READ_AT_ONCE])
         opened += [pq.ParquetFile(pa.BufferReader(data)) for data in read]
     return opened
 
 
-def _written(
+def _encode(
     sources: Sequence[_Source], schema: pa.Schema, chunk_bytes: int, has_time: Callable[[], bool]
 ) -> tuple[pa.Buffer, int]:
     """The bytes of one file with all rows, and how many these are."""

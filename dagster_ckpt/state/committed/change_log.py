@@ -45,7 +45,7 @@ def write(store: ObjectStore, file: FileId, changes: pa.Table) -> ChangeRef | No
     sink = pa.BufferOutputStream()
     with parquet_writer(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return created(store, changes_name(file), memoryview(sink.getvalue()), rows.num_rows, file.epoch, file.shard)
+    return create_file(store, changes_name(file), memoryview(sink.getvalue()), rows.num_rows, file.epoch, file.shard)
 
 
 def parquet_writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
@@ -56,7 +56,7 @@ def parquet_writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
     )
 
 
-def created(store: ObjectStore, path: str, data: memoryview, rows: int, epoch: Epoch, shard: Shard) -> ChangeRef:
+def create_file(store: ObjectStore, path: str, data: memoryview, rows: int, epoch: Epoch, shard: Shard) -> ChangeRef:
     """Create such a file, durable when this returns. A crash leaves a file that no manifest names."""
     create(store, path, data)
     return ChangeRef(path, rows, len(data), f"{zlib.crc32(data):08x}", epoch, shard)
@@ -72,7 +72,7 @@ def batches(
     `CorruptStateError`.
     """
     for some in _few_at_once(refs):
-        for ref, data in zip(some, checked(store, some), strict=True):
+        for ref, data in zip(some, read_files(store, some), strict=True):
             yield from _rows(ref, data, schema, former)
 
 
@@ -93,7 +93,7 @@ def _rows(ref: ChangeRef, data: pa.Buffer, schema: pa.Schema, former: Former) ->
         ) from error
 
 
-def checked(store: ObjectStore, refs: Sequence[ChangeRef]) -> list[pa.Buffer]:
+def read_files(store: ObjectStore, refs: Sequence[ChangeRef]) -> list[pa.Buffer]:
     """The bytes of each of these files, mapped where they are on this host's disk. Raises `CorruptStateError`.
 
     Of a remote store several are read at once.
@@ -101,7 +101,7 @@ def checked(store: ObjectStore, refs: Sequence[ChangeRef]) -> list[pa.Buffer]:
     found: dict[int, pa.Buffer] = {}
 
     def one(number: int) -> None:
-        found[number] = _checked(store, refs[number])
+        found[number] = _read_file(store, refs[number])
 
     jobs = [partial(one, number) for number in range(len(refs))]
     if refs and store.local_path(refs[0].name) is None:
@@ -162,7 +162,7 @@ def _few_at_once(refs: Iterable[ChangeRef]) -> Iterator[list[ChangeRef]]:
         yield some
 
 
-def _checked(store: ObjectStore, ref: ChangeRef) -> pa.Buffer:
+def _read_file(store: ObjectStore, ref: ChangeRef) -> pa.Buffer:
     data = contents(store, ref.name, ref.bytes)
     if f"{zlib.crc32(memoryview(data)):08x}" != ref.checksum:
         raise CorruptStateError(

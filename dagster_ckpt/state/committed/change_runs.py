@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.runs.deltas import changing, delta_of_run, merge_deltas, touched_of
+from dagster_ckpt.lsm.runs.deltas import changing, delta_of_run, merge_deltas, touched_rows
 from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
 from dagster_ckpt.lsm.table import Touched
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, Manifest
@@ -36,4 +36,4 @@ def changes_of(
     for piece in pieces_of(written, within or HashRange(), rows_in(PIECE_BYTES, newest_first, spec.schema)):
         deltas = [delta for run in written if len(delta := delta_of_run(run, piece, spec))]
         if deltas:
-            yield touched_of(changing(merge_deltas(deltas, spec.keys)))
+            yield touched_rows(changing(merge_deltas(deltas, spec.keys)))

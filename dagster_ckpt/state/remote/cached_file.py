@@ -27,7 +27,7 @@ class Room(Protocol):
         """Count bytes that are about to be written. False: do not write them."""
         ...
 
-    def refused(self, error: OSError) -> None:
+    def on_refusal(self, error: OSError) -> None:
         """The disk refused a write."""
         ...
 
@@ -41,7 +41,7 @@ class CachedFile:
 
     def __init__(self, folder: int, name: str, size: int, room: Room) -> None:
         """Open or make the file in the folder of that descriptor. Raises `OSError`."""
-        self._descriptor = _opened(folder, name, size)
+        self._descriptor = _open(folder, name, size)
         weakref.finalize(self, os.close, self._descriptor)
         self.data = pa.py_buffer(mmap.mmap(self._descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
         self._room = room
@@ -69,7 +69,7 @@ class CachedFile:
         try:
             os.utime(self._descriptor)  # what was written or used longest ago goes first
         except OSError as error:
-            self._room.refused(error)
+            self._room.on_refusal(error)
 
     def write(self, start: int, data: memoryview) -> bool:
         """Write bytes to the file, if the cache has room for them. A crash in the middle leaves fewer."""
@@ -81,7 +81,7 @@ class CachedFile:
                 written = os.pwrite(self._descriptor, data, start)
                 start, data = start + written, data[written:]
         except OSError as error:
-            self._room.refused(error)
+            self._room.on_refusal(error)
             return False
         return True
 
@@ -90,7 +90,7 @@ class CachedFile:
         return os.fstat(self._descriptor).st_nlink == 0
 
 
-def _opened(folder: int, name: str, size: int) -> int:
+def _open(folder: int, name: str, size: int) -> int:
     """A descriptor of the file, which has its full size."""
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:

@@ -43,13 +43,13 @@ def private_folder(folder: Path, setting: str) -> Iterator[int]:
         reason = _REASONS.get(error.errno or 0)
         if reason is None:
             raise
-        raise _refused(folder, setting, reason) from error
+        raise _refusal(folder, setting, reason) from error
     try:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid():
-            raise _refused(folder, setting, f"it belongs to another user (number {status.st_uid})")
+            raise _refusal(folder, setting, f"it belongs to another user (number {status.st_uid})")
         if stat.S_IMODE(status.st_mode) & 0o077:
-            raise _refused(
+            raise _refusal(
                 folder, setting, f"others may enter it (mode {stat.S_IMODE(status.st_mode):04o}; chmod 700 it)"
             )
         yield descriptor
@@ -57,7 +57,7 @@ def private_folder(folder: Path, setting: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _refused(folder: Path, setting: str, reason: str) -> InvalidPipelineError:
+def _refusal(folder: Path, setting: str, reason: str) -> InvalidPipelineError:
     return InvalidPipelineError(
         "this folder keeps what no other user may read or change, so it must be this user's own: "
         f"{reason}. Choose another one with {setting}, or remove it. folder={folder}"

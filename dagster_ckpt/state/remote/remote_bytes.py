@@ -163,10 +163,10 @@ class FarBytes:
             self._place.put(start, data[start - first : until - first])
 
     def _answer(self, start: int, until: int) -> bytes:
-        data = self._asked(start, until)
+        data = self._request(start, until)
         if len(data) != until - start:
             # A broken connection may look like the end of the object, so try once more; a shorter object stays shorter.
-            data = self._asked(start, until)
+            data = self._request(start, until)
         if len(data) != until - start:
             raise CorruptStateError(
                 "a file of the stream has lost bytes: read or roll back to an epoch that does not need it. "
@@ -174,7 +174,7 @@ class FarBytes:
             )
         return data
 
-    def _asked(self, start: int, until: int) -> bytes:
+    def _request(self, start: int, until: int) -> bytes:
         try:
             return self._store.get_range(self._name, start, until - start)
         except ObjectMissingError as error:

@@ -91,7 +91,7 @@ class RunCache:
             place.use()
             return place
         except OSError as error:
-            self.refused(error)
+            self.on_refusal(error)
             return MemoryPlace(size)
 
     def keep(self, run: RunId, data: memoryview) -> None:
@@ -103,7 +103,7 @@ class RunCache:
             if isinstance(place, CachedFile):
                 place.write(0, data)
         except (OSError, InvalidPipelineError) as error:
-            self.refused(error)
+            self.on_refusal(error)
 
     def room_for(self, wanted: int) -> bool:
         """Count bytes that are about to be written, and evict runs where the limit requires it. False: do not write.
@@ -114,7 +114,7 @@ class RunCache:
         if wanted > self._limit_bytes:
             return False
         try:
-            with self._locked() as (folder, lock):
+            with self._lock_folder() as (folder, lock):
                 counted = os.pread(lock, _COUNT.size, 0)
                 total = _COUNT.unpack(counted)[0] if self._looked and len(counted) == _COUNT.size else None
                 if total is None or total + wanted > self._limit_bytes:
@@ -122,11 +122,11 @@ class RunCache:
                 os.pwrite(lock, _COUNT.pack(total + wanted), 0)
                 self._looked = True
         except OSError as error:
-            self.refused(error)
+            self.on_refusal(error)
             return False
         return True
 
-    def refused(self, error: OSError | InvalidPipelineError) -> None:
+    def on_refusal(self, error: OSError | InvalidPipelineError) -> None:
         """Warn once that the disk refuses what should be cached."""
         if not self._warned:
             self._warned = True
@@ -138,7 +138,7 @@ class RunCache:
             )
 
     @contextmanager
-    def _locked(self) -> Iterator[tuple[int, int]]:
+    def _lock_folder(self) -> Iterator[tuple[int, int]]:
         """Descriptors of the folder and its lock, opened each time: a forked child would share an open one."""
         with private_folder(self._folder, SETTING) as folder:
             lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import SHARDS_MAX, Nonce, Shard, can_be_shards
-from dagster_ckpt.lsm.compaction.resharded_runs import resharded as with_clips
+from dagster_ckpt.lsm.compaction.resharded_runs import reshard_lists as with_clips
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.lsm.table import KEY_HASH
 from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest.codec import encode_manifest
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SortKind, StateTableSpec
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import Stamp, resharded
+from dagster_ckpt.protocol.transitions.edits import Stamp, reshard_manifest
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.reshard.timeline_rewrite import TimelineRewrite
 from dagster_ckpt.state.runs.run_writer import RunWriter
@@ -68,7 +68,7 @@ def reshard(
         raise CorruptStateError(end.damage)
     _check(end, shards)
     pulse = Pulse(chain.clock, engine.io.timeout_ms)
-    writer = _opened(chain, end, take_over, pulse)
+    writer = _open(chain, end, take_over, pulse)
     try:
         _check(writer.manifest, shards)  # another process may have been quicker
         behind = _Behind(writer.manifest, progress, pulse)
@@ -80,7 +80,7 @@ def reshard(
     return manifest
 
 
-def _opened(chain: ManifestChain, newest: Manifest, take_over: Takeover, pulse: Pulse) -> StreamWriter:
+def _open(chain: ManifestChain, newest: Manifest, take_over: Takeover, pulse: Pulse) -> StreamWriter:
     """The stream, open with the pipeline that it has, also where a run changes that meanwhile."""
     while True:
         try:
@@ -105,7 +105,9 @@ def _check(newest: Manifest, shards: int) -> None:
                 f"and the release that is installed now. stream={newest.stream}, table={spec.name}"
             )
     runs = _without_timelines(newest, shards)
-    encode_manifest(resharded(newest, shards, runs, Stamp(Nonce(""), newest.time_ms)))  # raises where it is too large
+    encode_manifest(
+        reshard_manifest(newest, shards, runs, Stamp(Nonce(""), newest.time_ms))
+    )  # raises where it is too large
 
 
 def runs_of(shown: Manifest, rewrite: TimelineRewrite, behind: Callable[[int], None]) -> dict[str, RunLists]:

@@ -16,7 +16,7 @@ from dagster_ckpt.lsm.columns import Mask, flat, stack
 from dagster_ckpt.lsm.compaction.merge import scan
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
-from dagster_ckpt.lsm.runs.run import Run, kept, one_after_another, run_of
+from dagster_ckpt.lsm.runs.run import Run, filter_run, one_after_another, run_of
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import KEY_HASH, Hashes
 from dagster_ckpt.lsm.value_hashes import value_hashes
@@ -112,7 +112,7 @@ class _Share:
             for each in view.slices(self.piece.lo, self.piece.hi)
             for at in range(0, len(each), step)
         )
-        mine = [kept(part, self._has(part)) for part in parts]
+        mine = [filter_run(part, self._has(part)) for part in parts]
         return View(one_after_another(mine) if mine else view.run.without_images().slice(0, 0))
 
     def _has(self, run: Run) -> Mask:
@@ -135,7 +135,7 @@ def _split(run: Run, first: int, count: int, of: int) -> Iterator[tuple[int, Run
     for number in range(count):
         mine = shards == number
         if mine.any():
-            yield first + number, kept(run, mine)
+            yield first + number, filter_run(run, mine)
 
 
 def _key_hashes(rows: pa.Table) -> Hashes:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.compaction.merge import merged, merged_into
+from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs
 from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
 from dagster_ckpt.lsm.runs.hash_pieces import pieces_of
 from dagster_ckpt.lsm.runs.run import Run, live
@@ -29,15 +29,15 @@ def outputs_of(
         case TierMerge(runs=count):
             upper = views.upper[:count]
             for piece in pieces_of(_runs(upper), within, rows_max):
-                yield from _not_empty(piece, merged(_between(upper, piece), keys))
+                yield from _not_empty(piece, merge_runs(_between(upper, piece), keys))
 
 
 def _down(views: Views, piece: HashRange, keys: Sequence[str]) -> Run:
     upper, bottom = _between(views.upper, piece), _between(views.bottom, piece)
     if not upper:
-        return merged_into([], merged(bottom, keys), keys)
+        return merge_into([], merge_runs(bottom, keys), keys)
     # Nothing is older than the bottom: a tombstone there hides nothing.
-    return merged_into([live(run) for run in bottom if len(run)], merged(upper, keys), keys)
+    return merge_into([live(run) for run in bottom if len(run)], merge_runs(upper, keys), keys)
 
 
 def _runs(views: Sequence[View]) -> list[Run]:

@@ -15,7 +15,7 @@ def sort_value_of(time_us: int) -> int:
     return time_us + _SORT_VALUE_OF_ZERO
 
 
-def narrowed(ref: RunRef, spec: StateTableSpec, since_us: int) -> RunRef | None:
+def expire(ref: RunRef, spec: StateTableSpec, since_us: int) -> RunRef | None:
     """The reference without rows whose time is before `since_us`; None: none is left.
 
     The time of a key never decreases, and a tombstone has the time of the row that it hides. So where a row or a

@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.compaction.levels import Levels, VisibleRun, levels_of
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
-from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
+from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
@@ -88,7 +88,7 @@ class Layers:
         _held = self._runs.side_by_side(
             self._store, (ref for ref in placed if ref.name not in fresh), self._spec.schema
         )
-        upper, bottom = (tuple(self._placed(each, fresh) for each in level) for level in (levels.upper, levels.bottom))
+        upper, bottom = (tuple(self._view_of(each, fresh) for each in level) for level in (levels.upper, levels.bottom))
         return Views(upper, bottom)
 
     def view(self, written: WrittenRun) -> View:
@@ -99,9 +99,9 @@ class Layers:
     def find(self, views: Views, hashes: Hashes, keys: pa.Table) -> Found:
         """The rows of n distinct keys, ascending by hash, in these views."""
         answer = look_up(views.upper, views.bottom, hashes, keys, self._spec.schema)
-        return found_of(answer.parts, keys, self._spec.schema)
+        return find_rows(answer.parts, keys, self._spec.schema)
 
-    def _placed(self, placed: VisibleRun, fresh: dict[str, WrittenRun]) -> View:
+    def _view_of(self, placed: VisibleRun, fresh: dict[str, WrittenRun]) -> View:
         if (written := fresh.get(placed.ref.name)) is not None:
             run = self.view(written).run
         else:

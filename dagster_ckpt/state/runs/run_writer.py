@@ -98,7 +98,7 @@ class RunWriter:
         """
         file = next(self._files)
         # A merge may return a run of a file: unchecked offsets give no size, and other threads must not read from it.
-        run = run.loaded()
+        run = run.load()
         foreseen = RunRef(
             path=state_name(folder.spec.name, folder.shards, folder.of, file),
             rows=len(run),

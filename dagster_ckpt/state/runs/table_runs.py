@@ -17,7 +17,7 @@ from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.protocol.manifest.manifest import RunRef, StateTableSpec
 from dagster_ckpt.state.runs.merge_worker import outputs_of
-from dagster_ckpt.state.runs.run_expiry import narrowed
+from dagster_ckpt.state.runs.run_expiry import expire
 from dagster_ckpt.state.runs.run_layers import EpochLevel, Layers, Views
 from dagster_ckpt.state.runs.run_writer import Folder, Level, RunWriter, WrittenRun
 
@@ -89,7 +89,7 @@ class TableRuns:
         stall_ms = 0
         for merge in choose_merges(self._lists, self._table.ranges, limits, expiring=expires):
             began_ms = clock.monotonic_ms()
-            self._take(merge, list(self._carried_out(merge)))
+            self._take(merge, list(self._carry_out(merge)))
             if isinstance(merge, SliceMerge) and merge.urgent:
                 stall_ms += clock.monotonic_ms() - began_ms
         return stall_ms
@@ -117,7 +117,7 @@ class TableRuns:
         if count < levels_max:
             return False
         inputs = [written for level in own[:count] for written in level.runs]
-        own[:count] = [EpochLevel(tuple(self._merged(inputs)), tier + 1)]
+        own[:count] = [EpochLevel(tuple(self._merge(inputs)), tier + 1)]
         self._superfluous.extend(inputs)
         self.merge_own(levels_max)
         return True
@@ -133,7 +133,7 @@ class TableRuns:
             return [delta_of_run(view.run, piece, self._table.spec) for view in views]
         return [Delta(view.between(piece.lo, piece.hi)) for view in views]
 
-    def finished(self) -> RunLists:
+    def finish(self) -> RunLists:
         """Each shard's list after the epoch, once everything is durable. Raises why a write failed."""
         self._enter_news()
         written = {each.path: each.ref() for each in (*self._outputs, *self._own)}
@@ -161,10 +161,10 @@ class TableRuns:
                 self._lists = with_news(self._lists, self._table.ranges, [each.foreseen for each in level.runs])
             self._has_news = True
         if (since_us := self.layers.since_us) is not None:
-            left = ([narrowed(ref, self._table.spec, since_us) for ref in shard] for shard in self._lists)
+            left = ([expire(ref, self._table.spec, since_us) for ref in shard] for shard in self._lists)
             self._lists = tuple(tuple(ref for ref in shard if ref is not None) for shard in left)
 
-    def _carried_out(self, merge: SliceMerge | TierMerge) -> Iterator[WrittenRun]:
+    def _carry_out(self, merge: SliceMerge | TierMerge) -> Iterator[WrittenRun]:
         views = self.layers.views(levels_of(self._lists, self._table.ranges), (*self._outputs, *self._own))
         level = Level.MERGED if isinstance(merge, TierMerge) else Level.BOTTOM
         # Before that, what the epoch has still to write is in memory.
@@ -184,7 +184,7 @@ class TableRuns:
         self._lists = after_merge(self._lists, self._table.ranges, merge, [each.foreseen for each in outputs])
         self._outputs.extend(outputs)
 
-    def _merged(self, inputs: Sequence[WrittenRun]) -> Iterator[WrittenRun]:
+    def _merge(self, inputs: Sequence[WrittenRun]) -> Iterator[WrittenRun]:
         for piece in self.pieces([self.layers.view(written).run for written in inputs], self._table.within):
             deltas = [delta for delta in self.deltas(inputs, piece) if len(delta)]
             if deltas and len(delta := self._net(merge_deltas(deltas, self._table.spec.keys))):

@@ -14,8 +14,8 @@ from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.compaction.merge import scan
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.lsm.lookup.multimap import get_all
-from dagster_ckpt.lsm.runs.deltas import Delta, changing, merge_deltas, sliced, touched_of
-from dagster_ckpt.lsm.runs.run import Run, kept
+from dagster_ckpt.lsm.runs.deltas import Delta, changing, merge_deltas, slice_delta, touched_rows
+from dagster_ckpt.lsm.runs.run import Run, filter_run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, Touched
 from dagster_ckpt.protocol.manifest.manifest import SortKind
@@ -38,7 +38,7 @@ class SortedTable:
         self._layers = runs.layers
         self._counted = not table.expires
         self._remembers = table.logged or self._counted
-        self._memory = Memtable(table.spec.keys, self._settled if self._remembers else _as_it_is)
+        self._memory = Memtable(table.spec.keys, self._settle if self._remembers else _as_it_is)
         self._more_rows = 0
 
     @property
@@ -61,7 +61,7 @@ class SortedTable:
         `before` is what the table holds for the run's keys, in the run's order; None: not looked up.
         """
         if self._layers.since_us is not None:
-            run = self._unexpired(run)
+            run = self._live_rows(run)
         self._memory.stage(Delta(run, before if self._remembers else None))
 
     def scan(self, within: HashRange) -> Iterator[Run]:
@@ -79,30 +79,30 @@ class SortedTable:
         written = [each for level in self._layers.own for each in level.runs]
         if not written:
             if delta is not None:
-                yield touched_of(changing(self._settled(delta)))
+                yield touched_rows(changing(self._settle(delta)))
             return
         runs = [self._layers.view(each).run for each in written]
-        above = [] if delta is None else [self._settled(delta) if self._table.logged else delta]
+        above = [] if delta is None else [self._settle(delta) if self._table.logged else delta]
         for piece in self._runs.pieces([*(each.run for each in above), *runs], self._table.within):
-            deltas = [*(sliced(each, piece) for each in above), *self._runs.deltas(written, piece)]
+            deltas = [*(slice_delta(each, piece) for each in above), *self._runs.deltas(written, piece)]
             if deltas := [each for each in deltas if len(each)]:
                 net = merge_deltas(deltas, self._table.spec.keys)
-                yield touched_of(changing(net if self._table.logged else self._since_before(net)))
+                yield touched_rows(changing(net if self._table.logged else self._since_before(net)))
 
     def expire(self, until_us: int) -> None:
         """Drop all rows whose time is before `until_us`."""
         assert not self._table.logged, "rows that expire would be missing from the change log"
         if self._layers.since_us is None or until_us > self._layers.since_us:
             self._layers.expire(until_us)
-            self._memory.replace(lambda delta: Delta(self._unexpired(delta.run)))
+            self._memory.replace(lambda delta: Delta(self._live_rows(delta.run)))
 
     def spill(self) -> None:
         """Write all that is in memory as a run, from which it is read from now on."""
         if (delta := self._memory.one()) is not None:
             if self._remembers:
-                delta = self._net(self._settled(delta))
+                delta = self._net(self._settle(delta))
             elif self._table.spec.sort is SortKind.HASH:
-                delta = Delta(self._dated(delta.run))
+                delta = Delta(self._date_tombstones(delta.run))
             if len(delta):
                 self._runs.add(delta)
         self._memory.clear()
@@ -122,9 +122,9 @@ class SortedTable:
         self.spill()
         return self._runs.compact(limits, clock)
 
-    def finished(self) -> tuple[RunLists, int]:
+    def finish(self) -> tuple[RunLists, int]:
         """Each shard's list of runs, and how many more rows they show, once everything is durable."""
-        lists = self._runs.finished()
+        lists = self._runs.finish()
         if self._counted:
             return lists, self._more_rows
         return lists, held_rows(lists, self._table.ranges) - held_rows(self._table.lists, self._table.ranges)
@@ -139,7 +139,7 @@ class SortedTable:
         self._more_rows += len(delta) - dead - int(delta.before.present.sum())
         return changing(delta)
 
-    def _settled(self, delta: Delta) -> Delta:
+    def _settle(self, delta: Delta) -> Delta:
         """The delta with what its keys have in the runs beneath."""
         return delta if delta.before is not None else self._with_before(delta, self._layers.now)
 
@@ -150,10 +150,10 @@ class SortedTable:
     def _with_before(self, delta: Delta, views: Views) -> Delta:
         return Delta(delta.run, self._layers.find(views, delta.run.hashes, delta.run.columns(self._table.spec.keys)))
 
-    def _unexpired(self, run: Run) -> Run:
+    def _live_rows(self, run: Run) -> Run:
         return view_since(run, self._table.spec, self._layers.since_us).between()
 
-    def _dated(self, run: Run) -> Run:
+    def _date_tombstones(self, run: Run) -> Run:
         """The run with tombstones that have the time of the row they hide, to expire with it; without needless ones."""
         time = self._table.spec.time
         if run.tombstones is None or time is None:
@@ -166,7 +166,7 @@ class SortedTable:
         at = run.table.column_names.index(time)
         times = pc.replace_with_mask(flat(run.table.column(at)), pa.array(hides), flat(found.rows.column(time)))
         dated = run.table.set_column(at, run.table.schema.field(at), times)
-        return kept(replace(run, table=dated), hides | ~run.tombstones)
+        return filter_run(replace(run, table=dated), hides | ~run.tombstones)
 
 
 def _as_it_is(delta: Delta) -> Delta:

@@ -131,7 +131,7 @@ class TaskState:
         for spec in self._specs.values():
             for part in self._parts_of(spec):
                 if spec.time is None:
-                    self._stalled(part.runs.compact(self._limits, self._engine.clock))
+                    self._add_stall(part.runs.compact(self._limits, self._engine.clock))
 
     def relieve(self) -> None:
         """Flush tables while memory is above the soft limit. Call it after each chunk of rows."""
@@ -143,7 +143,7 @@ class TaskState:
                 self._spill(part)
                 began_ms = clock.monotonic_ms()
                 if part.runs.merge_own(self._engine.levels_max):
-                    self._stalled(clock.monotonic_ms() - began_ms)
+                    self._add_stall(clock.monotonic_ms() - began_ms)
 
     def write(self) -> None:
         """Begin to write what is still in memory, at the epoch's end; once, when nothing changes any more.
@@ -154,7 +154,7 @@ class TaskState:
         self._written = True
         for part in self._all_parts():
             self._make_room(part)
-            self._stalled(part.table.flush(self._limits, self._engine.clock))
+            self._add_stall(part.table.flush(self._limits, self._engine.clock))
             self._engine.budget.hold(part.table, 0)
 
     def flush(self) -> dict[Shard, tuple[ShardRuns, ...]]:
@@ -169,7 +169,7 @@ class TaskState:
         lists: dict[Shard, list[ShardRuns]] = {shard: [] for shard in self._shards}
         for spec in self._specs.values():
             for part in self._parts_of(spec):
-                refs, more_rows = part.table.finished()
+                refs, more_rows = part.table.finish()
                 self._metrics = replace(self._metrics, state_rows=self._metrics.state_rows + more_rows)
                 if spec.name == self._logged:
                     self._metrics = replace(self._metrics, table_rows=more_rows)
@@ -208,7 +208,7 @@ class TaskState:
         part.table.spill()
         self._engine.budget.hold(part.table, 0)
 
-    def _stalled(self, stall_ms: int) -> None:
+    def _add_stall(self, stall_ms: int) -> None:
         self._metrics = replace(self._metrics, stall_ms=self._metrics.stall_ms + stall_ms)
 
     def _all_parts(self) -> list[_Part]:

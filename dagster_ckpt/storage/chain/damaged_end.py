@@ -31,7 +31,7 @@ class BrokenEnd:
     damage: str
 
     @property
-    def presumed(self) -> Manifest:
+    def presumed_manifest(self) -> Manifest:
         """What a rollback assumes in place of the manifest at `version`.
 
         What it recorded beyond the readable manifest is unknown: assume an epoch of the newest known term, which the
@@ -44,9 +44,9 @@ class BrokenEnd:
         )
 
 
-def known(end: Manifest | BrokenEnd) -> Manifest:
+def newest_known(end: Manifest | BrokenEnd) -> Manifest:
     """The newest manifest, or what a rollback assumes in its place."""
-    return end.presumed if isinstance(end, BrokenEnd) else end
+    return end.presumed_manifest if isinstance(end, BrokenEnd) else end
 
 
 def digest_of(data: bytes) -> str:

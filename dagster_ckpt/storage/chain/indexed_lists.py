@@ -59,7 +59,7 @@ class IndexedLists(Generic[Entry]):
             yield decode_columns(record, self._bytes(ref), ref.name)
         yield {name: [getattr(entry, name) for entry in listed.tail] for name in record.fields}
 
-    def shortened(self, listed: IndexedList[Entry], fresh_name: Callable[[], str], kept: int = 0) -> IndexedList[Entry]:
+    def shorten(self, listed: IndexedList[Entry], fresh_name: Callable[[], str], kept: int = 0) -> IndexedList[Entry]:
         """The same entries with a tail of at most `TAIL_MAX` and `kept`; the index objects it names are durable.
 
         `fresh_name` returns an unused name. The newest `kept` entries stay in the tail. Raises `CorruptStateError` if
@@ -84,7 +84,7 @@ class IndexedLists(Generic[Entry]):
         store = self._span()
         if not store.put_if_absent(name, data):
             # Ours, from a try whose reply was lost, or else a bug.
-            assert _written(name, store) == data, f"an index object's name is used. {name=}"
+            assert _read_index(name, store) == data, f"an index object's name is used. {name=}"
             store.settle(INDEX)
         return IndexRef(name, len(entries), len(data), _checksum(data), level)
 
@@ -112,7 +112,7 @@ class IndexedLists(Generic[Entry]):
         return RetryingStore(self.store, lambda: span)
 
 
-def _written(name: str, store: ObjectStore) -> bytes:
+def _read_index(name: str, store: ObjectStore) -> bytes:
     try:
         return store.get(name)
     except ObjectMissingError as error:

@@ -20,7 +20,7 @@ from dagster_ckpt.protocol.manifest.codec import decode_manifest, decode_nonce, 
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import MANIFESTS, TRIMMED, manifest_name, parse_manifest_name
 from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd, digest_of
-from dagster_ckpt.storage.chain.version_hints import Witnessed, witnessed
+from dagster_ckpt.storage.chain.version_hints import Witnessed, witness
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience, RetrySpan
 from dagster_ckpt.storage.stores.retrying_store import RetryingStore
@@ -88,7 +88,7 @@ class ManifestChain:
             data = self.span().get(manifest_name(version))
         except ObjectMissingError:
             return None
-        return self._decoded(version, data)
+        return self._decode(version, data)
 
     def is_newest(self, manifest: Manifest) -> bool:
         """Whether that manifest, which the caller created or read, still exists and has no successor.
@@ -154,13 +154,13 @@ class ManifestChain:
         A store that says for ever that it exists when it is not there, or what stands before the store, is out of
         order: it gets no more than patience has.
         """
-        if not self._created(manifest, data, store):
+        if not self._create(manifest, data, store):
             raise StoreUnavailableError(
                 f"the store refused a manifest because it exists, and it is not there: see what is wrong with the "
                 f"store, then try again. object={manifest_name(manifest.version)}, store={self.store.url}"
             )
 
-    def _created(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
+    def _create(self, manifest: Manifest, data: bytes, store: RetryingStore) -> bool:
         """Whether the manifest is there, by this try or an earlier one; False to try again."""
         name = manifest_name(manifest.version)
         if store.put_if_absent(name, data):
@@ -168,7 +168,7 @@ class ManifestChain:
         found = self._bytes(manifest.version, store)
         if found is None:
             return False  # a sleeper deleted its manifest, or retention ours: the parent check finds out
-        theirs = self._decoded(manifest.version, found)
+        theirs = self._decode(manifest.version, found)
         if theirs.nonce != manifest.nonce:
             raise FencedError(
                 f"another writer took over the stream; this one has stopped and changed nothing since. "
@@ -204,7 +204,7 @@ class ManifestChain:
 
     def _is_built_on(self, manifest: Manifest, successor: bytes) -> bool:
         try:
-            return self._decoded(Version(manifest.version + 1), successor).parent_nonce == manifest.nonce
+            return self._decode(Version(manifest.version + 1), successor).parent_nonce == manifest.nonce
         except CorruptStateError:
             return False
 
@@ -237,17 +237,17 @@ class ManifestChain:
         return same and self._is_there(end.readable, store)
 
     def _end(self, store: RetryingStore, hint: Version | None) -> Manifest | BrokenEnd | None:
-        last, known = self._search(store, hint), witnessed(self.store)
+        last, known = self._search(store, hint), witness(self.store)
         if last is None or last.version < known.version:
             # A writer has gone on meanwhile, `hint` led to sleepers' manifests on freed numbers, or one was lost.
             # `known.version` existed before this search.
             last = self._search(store, None, known.version) if known.version else None
         unbroken = Version(0) if last is None else last.version
         if unbroken < known.version or (last is not None and last.manifest is None):
-            return self._broken(last or _Last(unbroken), known, store)
+            return self._describe_break(last or _Last(unbroken), known, store)
         return None if last is None else last.manifest
 
-    def _broken(self, last: _Last, known: Witnessed, store: RetryingStore) -> BrokenEnd:
+    def _describe_break(self, last: _Last, known: Witnessed, store: RetryingStore) -> BrokenEnd:
         """Describe a chain whose unbroken range ends with `last`, which is damaged or not the newest."""
         version = max(last.version, known.version)
         missing = manifest_name(Version(last.version + 1))
@@ -262,7 +262,7 @@ class ManifestChain:
                 continue
             digest = digest_of(data) if number == version else digest
             try:
-                readable = self._decoded(Version(number), data)
+                readable = self._decode(Version(number), data)
             except CorruptStateError:
                 continue
             if version - last.version > _LOST_MAX:
@@ -315,7 +315,7 @@ class ManifestChain:
         if present != FIRST and not self._exists(Version(present - 1), store):
             return None
         try:
-            return _Last(present, self._decoded(present, data))
+            return _Last(present, self._decode(present, data))
         except CorruptStateError as error:
             return _Last(present, damage=str(error))
 
@@ -332,7 +332,7 @@ class ManifestChain:
     def _exists(self, version: Version, store: RetryingStore) -> bool:
         return store.exists(manifest_name(version))
 
-    def _decoded(self, version: Version, data: bytes) -> Manifest:
+    def _decode(self, version: Version, data: bytes) -> Manifest:
         name = manifest_name(version)
         if data == LOST:
             raise CorruptStateError(

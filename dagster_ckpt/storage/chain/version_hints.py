@@ -20,7 +20,7 @@ class Witnessed:
     term: Term
 
 
-def witnessed(store: ObjectStore) -> Witnessed:
+def witness(store: ObjectStore) -> Witnessed:
     """What lists and leases show of the stream in the folder `store`. A list may show what was deleted since."""
     listed = [version for name in store.list(MANIFESTS) if (version := parse_manifest_name(name)) is not None]
     terms = [term for name in store.list(LEASES) if (term := parse_lease_name(name)) is not None]

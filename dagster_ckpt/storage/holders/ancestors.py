@@ -16,7 +16,7 @@ from dagster_ckpt.protocol.manifest.codec import CHANGES
 from dagster_ckpt.protocol.manifest.manifest import Ancestor, IndexedList, Manifest
 from dagster_ckpt.protocol.manifest.references import ancestors_named
 from dagster_ckpt.protocol.object_names import parse_ancestors_name, pin_name
-from dagster_ckpt.storage.chain.damaged_end import known
+from dagster_ckpt.storage.chain.damaged_end import newest_known
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.folder import stream_folder
@@ -69,7 +69,7 @@ def _check(root: ObjectStore, clock: Clock, manifest: Manifest, ancestor: Ancest
     if chain.span().exists(pin_name(ancestor.pin_of(manifest.uuid))):
         return
     end = chain.end()
-    there = None if end is None else known(end).uuid
+    there = None if end is None else newest_known(end).uuid
     if there != ancestor.uuid:
         raise CorruptStateError(
             f"the stream that holds this fork's files was removed"

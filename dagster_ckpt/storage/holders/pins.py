@@ -52,9 +52,9 @@ def write_pin(chain: ManifestChain, name: str, epoch: Retained) -> Pin:
     manifest = chain.find(epoch.version)
     if manifest is None:
         if not _is_retained(chain, epoch):
-            raise _retired_meanwhile(name, epoch, store)
+            raise _retired_error(name, epoch, store)
         manifest = chain.read(epoch.version)
-    return _pinned(chain, _new_pin(chain, name, manifest), epoch)
+    return _pin_in_store(chain, _new_pin(chain, name, manifest), epoch)
 
 
 def pin_as_shown(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId | None = None) -> Pin:
@@ -63,7 +63,7 @@ def pin_as_shown(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId 
     `fork` is a stream that will name its files. The same again changes nothing. Raises as `write_pin` does.
     """
     epoch = next(entry for entry in shown.retained if entry.epoch == shown.epoch)
-    return _pinned(chain, _new_pin(chain, name, shown, fork), epoch)
+    return _pin_in_store(chain, _new_pin(chain, name, shown, fork), epoch)
 
 
 def hold_epoch(chain: ManifestChain, name: str, shown: Manifest) -> None:
@@ -86,7 +86,7 @@ def _new_pin(chain: ManifestChain, name: str, shown: Manifest, fork: ForkId | No
     return Pin(name, chain.clock.now_ms(), shown, Nonce(chain.clock.unique()), fork)
 
 
-def _pinned(chain: ManifestChain, pin: Pin, epoch: Retained) -> Pin:
+def _pin_in_store(chain: ManifestChain, pin: Pin, epoch: Retained) -> Pin:
     """The pin in the store, once it is known to keep its epoch: this one, or another of the same epoch."""
     name, store, ours = pin.name, chain.span(), pin.nonce
     if not store.put_if_absent(pin_name(name), encode_pin(pin)):
@@ -103,7 +103,7 @@ def _pinned(chain: ManifestChain, pin: Pin, epoch: Retained) -> Pin:
     if _judge(chain, pin, epoch) is not Verdict.KEPT:
         if pin.nonce == ours:
             store.delete(pin_name(name))
-        raise _retired_meanwhile(name, epoch, store)
+        raise _retired_error(name, epoch, store)
     return pin
 
 
@@ -159,7 +159,7 @@ def _is_retained(chain: ManifestChain, epoch: Retained) -> bool:
     return newest is not None and epoch in newest.retained
 
 
-def _retired_meanwhile(name: str, epoch: Retained, store: ObjectStore) -> InvalidPipelineError:
+def _retired_error(name: str, epoch: Retained, store: ObjectStore) -> InvalidPipelineError:
     return InvalidPipelineError(
         f"the epoch was retired while it was pinned: choose a later one. pin={name!r}, epoch={epoch.epoch}, "
         f"store={store.url}"

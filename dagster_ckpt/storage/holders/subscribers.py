@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.protocol.epochs.lineage import lineage
-from dagster_ckpt.protocol.epochs.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber, decode_subscriber, encode_subscriber, least_consumed
 from dagster_ckpt.protocol.epochs.upstream import BACKFILL_PINS, backfill_pin, terms_pinned
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import SUBSCRIBERS, pin_name, subscriber_name
@@ -119,9 +119,9 @@ def _progress(
             pinned = [snapshot] if snapshot else snapshots.values()
             if oldest is not None:
                 latest = max((pin.manifest.epoch for pin in pinned if pin is not None), default=beginning)
-                read = consumed_by(newest, uuid, latest)
+                read = least_consumed(newest, uuid, latest)
                 # The oldest epoch may be older than this beginning: it begins again if its upstream goes back.
-                consumed = min(consumed_by(each, uuid, beginning) for each in (newest, oldest))
+                consumed = min(least_consumed(each, uuid, beginning) for each in (newest, oldest))
                 return SubscriberProgress(subscriber, consumed, read)
         raise CorruptStateError(f"the manifest of the oldest retained epoch is missing. store={folder.url}")
     except CorruptStateError as error:

@@ -143,7 +143,7 @@ class UpstreamLog:
             if manifest is None or (manifest.kind is ManifestKind.FORK and manifest.epoch != EMPTY):
                 raise NothingFollowsError(Trouble.CUT_OFF, at)
             if not succession.admits(manifest):
-                raise self._diverged(newest, at, succession.at)
+                raise self._divergence(newest, at, succession.at)
             succession = succession.plus(manifest)
             if manifest.kind.makes_epoch:
                 found.append(manifest)
@@ -167,7 +167,7 @@ class UpstreamLog:
     def _exists(self, version: Version) -> bool:
         return self._chain.span().exists(manifest_name(version))
 
-    def _shown_by(self, newest: Manifest, epoch: Epoch) -> Version:
+    def _version_of(self, newest: Manifest, epoch: Epoch) -> Version:
         """The manifest of an epoch: its own, or that of the rollback that restored it from a pin, long after."""
         retained = next((entry.version for entry in newest.retained if entry.epoch == epoch), None)
         if retained is not None:
@@ -187,11 +187,11 @@ class UpstreamLog:
         after an epoch the collector also keeps the manifest of that epoch. After epoch 0 it is the manifest below the
         first epoch, which must have been the stream's first.
         """
-        below = self._shown_by(newest, at.epoch) if at.epoch > EMPTY else Version(first.version - 1)
+        below = self._version_of(newest, at.epoch) if at.epoch > EMPTY else Version(first.version - 1)
         if not self._exists(below) or (at.epoch == EMPTY and first.statistics.total_epochs != 1):
             raise NothingFollowsError(Trouble.CUT_OFF, at)
 
-    def _diverged(self, newest: Manifest, at: UpstreamPosition, last: UpstreamPosition) -> NothingFollowsError:
+    def _divergence(self, newest: Manifest, at: UpstreamPosition, last: UpstreamPosition) -> NothingFollowsError:
         """Why what comes after `last`, which follows `at`, is of another history."""
         there = self._chain.find(Version(last.epoch))
         if there is None:  # its number was freed, and what comes next may be a sleeper's

@@ -72,7 +72,7 @@ class LeaseHeartbeat:
             self._lease = self._lease.beaten(self._lease.epoch)
         self._write(self.lease)
 
-    def reached(self, epoch: Epoch) -> None:
+    def reach(self, epoch: Epoch) -> None:
         """Set the newest epoch. The next beat publishes it."""
         with self._lock:
             self._lease = replace(self._lease, epoch=epoch)

@@ -37,14 +37,14 @@ from dagster_ckpt.ids import FIRST, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.epochs.retention import (
-    bound,
     files_named,
+    first_needed,
     is_cut_off,
     is_garbage,
-    kept_behind,
     lists_of_files,
     log_bound,
     log_named,
+    log_start,
 )
 from dagster_ckpt.protocol.epochs.upstream import parse_backfill_pin
 from dagster_ckpt.protocol.manifest.codec import CHANGES
@@ -179,20 +179,20 @@ class Collector:
         now_ms = self._now_ms() if takes_writes else self._latest_known_ms(newest)
         first = self._first(names, newest)
         # Nothing is left below the first manifest: if none is known to be retired, the bound is only 1.
-        last = max(first, bound(newest, self._retired(first, newest, now_ms)))
-        following, cut_off, gone = self._subscribed(newest)
+        last = max(first, first_needed(newest, self._newest_retired(first, newest, now_ms)))
+        following, cut_off, gone = self._subscriptions(newest)
         log = max(first, log_bound(last, following))
-        needed, ancestors = self._needed(last, newest, min(following, default=newest.epoch))
-        needed |= self._logged(log, last, newest)
-        self._pinned(read_pins(self.chain))  # finds a damaged pin before anything is removed
+        needed, ancestors = self._needed_files(last, newest, min(following, default=newest.epoch))
+        needed |= self._log_files(log, last, newest)
+        self._pinned_files(read_pins(self.chain))  # finds a damaged pin before anything is removed
         self._release_snapshots(names, newest)
         if first < log and not self._is_marked_as_trimmed():
-            needed |= self._logged(first, log, newest)
+            needed |= self._log_files(first, log, newest)
             takes_writes, log = False, first
         manifests = self._retire(first, log)
         pins = settled_pins(self.chain)
-        pinned, pinned_ancestors = self._pinned(pins)
-        since, ancestors_since = self._named_since(newest)
+        pinned, pinned_ancestors = self._pinned_files(pins)
+        since, ancestors_since = self._names_since(newest)
         needed |= pinned | since
         self._release(newest, ancestors | pinned_ancestors | ancestors_since)
         files = [name for name in names if is_garbage(name, needed, newest, writer)]
@@ -240,7 +240,7 @@ class Collector:
             first = Version(first - 1)
         return first
 
-    def _retired(self, first: Version, newest: Manifest, now_ms: int) -> Manifest | None:
+    def _newest_retired(self, first: Version, newest: Manifest, now_ms: int) -> Manifest | None:
         """The newest manifest found that has existed for a grace period; None if there is none."""
         old, young = Version(first - 1), Version(newest.version + 1)
         while young - old > 1:
@@ -261,7 +261,7 @@ class Collector:
         except ObjectMissingError:
             return True
 
-    def _needed(self, last: Version, newest: Manifest, consumed: Epoch) -> _Named:
+    def _needed_files(self, last: Version, newest: Manifest, consumed: Epoch) -> _Named:
         """The files that manifests from `last` on name, and the streams of which they name files.
 
         A manifest that `newest` does not retain may be missing or damaged: no reader can read what it alone names. The
@@ -276,10 +276,10 @@ class Collector:
                 manifest = self.chain.find(version)
                 if manifest is None and version in retained:
                     raise _OvertakenError  # not read again: its number may hold a sleeper's manifest by now
-                files, others = (set(), set()) if manifest is None else self._named(manifest, seen)
+                files, others = (set(), set()) if manifest is None else self._names_in(manifest, seen)
             except CorruptStateError:
                 if version not in retained:
-                    needed |= self._logged(version, Version(version + 1), newest) if version > consumed else set()
+                    needed |= self._log_files(version, Version(version + 1), newest) if version > consumed else set()
                     continue
                 if not self._exists(version) or not self._is_retained(version):
                     raise _OvertakenError from None  # and what it named is gone too, or all but its change log
@@ -288,7 +288,7 @@ class Collector:
             ancestors |= others
         return needed, ancestors
 
-    def _subscribed(self, newest: Manifest) -> tuple[list[Epoch], tuple[str, ...], tuple[str, ...]]:
+    def _subscriptions(self, newest: Manifest) -> tuple[list[Epoch], tuple[str, ...], tuple[str, ...]]:
         """What subscribers that keep the log have consumed; the names of those cut off, and of those that are gone."""
         subscribers = read_subscribers(self.chain)
         following, cut_off, gone = [], [], []
@@ -296,12 +296,12 @@ class Collector:
             if is_cut_off(newest, each.read, self.max_lag):
                 cut_off.append(each.subscriber.stream)
                 continue
-            following.append(kept_behind(newest, each.consumed, self.max_lag))
+            following.append(log_start(newest, each.consumed, self.max_lag))
             if each.gone:
                 gone.append(each.subscriber.stream)
         return following, tuple(cut_off), tuple(gone)
 
-    def _logged(self, first: Version, last: Version, newest: Manifest) -> set[str]:
+    def _log_files(self, first: Version, last: Version, newest: Manifest) -> set[str]:
         """The files of the change logs from `first` up to but not including `last`.
 
         A missing one is a number that another or an earlier pass freed: it is no longer needed. A damaged one may be
@@ -318,7 +318,7 @@ class Collector:
             needed |= set() if manifest is None else log_named(manifest)
         return needed
 
-    def _named_since(self, newest: Manifest) -> _Named:
+    def _names_since(self, newest: Manifest) -> _Named:
         """What manifests after `newest` name, as of now; read the pins before.
 
         While this pass slept, the stream may have gone back to a pinned epoch, and the pin was removed after that.
@@ -326,15 +326,15 @@ class Collector:
         latest = self.chain.newest()
         if latest is None or latest.uuid != newest.uuid:
             raise _OvertakenError  # it is another stream by now
-        return self._needed(Version(newest.version + 1), latest, latest.epoch)
+        return self._needed_files(Version(newest.version + 1), latest, latest.epoch)
 
-    def _pinned(self, pins: Iterable[Pin]) -> _Named:
+    def _pinned_files(self, pins: Iterable[Pin]) -> _Named:
         """The files that these pins name, and the streams of which they name files."""
         seen: set[str] = set()
         named = []
         for pin in pins:
             try:
-                named.append(self._named(pin.manifest, seen))
+                named.append(self._names_in(pin.manifest, seen))
             except CorruptStateError as error:
                 raise CorruptStateError(
                     f"a part of what a pin keeps is not there, so nothing is removed: restore it from a backup, or "
@@ -362,7 +362,7 @@ class Collector:
                 folder, name = ancestors_folder(self.root, ancestor), pin_name(ancestor.pin_of(newest.uuid))
                 replace(self.chain, store=folder).span().delete(name)
 
-    def _named(self, manifest: Manifest, seen: set[str]) -> _Named:
+    def _names_in(self, manifest: Manifest, seen: set[str]) -> _Named:
         """All that a manifest names, also through index objects; those in `seen` were read already."""
         named = files_named(manifest)
         fresh = tuple(ref for ref in lists_of_files(manifest) if ref.path not in seen)

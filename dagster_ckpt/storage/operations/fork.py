@@ -27,9 +27,9 @@ from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import Ancestor, BackfillStatus, Consumed, Manifest
 from dagster_ckpt.protocol.object_names import fork_pin_name, parts_of_name, pin_name, verdict_name
-from dagster_ckpt.protocol.transitions.edits import Forking, Stamp, forked, forked_empty
+from dagster_ckpt.protocol.transitions.edits import Forking, Stamp, fork_manifest, forked_empty
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
-from dagster_ckpt.storage.chain.damaged_end import known
+from dagster_ckpt.storage.chain.damaged_end import newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import all_ancestors_named, ancestors_folder
 from dagster_ckpt.storage.holders.pins import find_pin, forks_pinned, is_kept, read_pins
@@ -67,7 +67,7 @@ def is_there(root: ObjectStore, fork: ForkId, clock: Clock, patience: Patience) 
     """Whether the stream that a pin is for exists. If none of its manifests can be read, it counts as existing."""
     try:
         end = ManifestChain(stream_folder(root, fork.stream), clock, patience).end()
-        return end is not None and known(end).uuid == fork.uuid
+        return end is not None and newest_known(end).uuid == fork.uuid
     except CorruptStateError:
         return True
 
@@ -84,12 +84,12 @@ def _target(root: ObjectStore, origin: ManifestChain, stream: str) -> ManifestCh
     except CorruptStateError:
         is_taken = True
     if is_taken:
-        raise _taken(chain, stream)
+        raise _taken_error(chain, stream)
     prove_atomic_create(origin.store, origin.clock)
     return chain
 
 
-def _taken(chain: ManifestChain, stream: str) -> InvalidPipelineError:
+def _taken_error(chain: ManifestChain, stream: str) -> InvalidPipelineError:
     return InvalidPipelineError(
         f"there is a stream of this name already: choose another name. stream={stream!r}, folder={chain.store.url}"
     )
@@ -119,7 +119,7 @@ class _Fork:
             self._pin_ancestor(each, shown)
         # Also ancestors without needed files: the state has numbers that were counted since their epochs.
         ancestors = (*shown.ancestors, Ancestor(shown.uuid, shown.stream, shown.epoch))
-        return self._create(forked(shown, Forking(self._id.stream, self._id.uuid, ancestors), self._stamp))
+        return self._create(fork_manifest(shown, Forking(self._id.stream, self._id.uuid, ancestors), self._stamp))
 
     def of_nothing(self, newest: Manifest) -> Manifest:
         ancestors = (Ancestor(newest.uuid, newest.stream, EMPTY),)
@@ -129,7 +129,7 @@ class _Fork:
         """Whether another than this fork keeps the epoch: the origin retains it, or a validated pin has it."""
         chain = self._origin
         end = chain.end()
-        newest = None if end is None else known(end)
+        newest = None if end is None else newest_known(end)
         if newest is not None and newest.uuid == shown.uuid and shown.epoch in {each.epoch for each in newest.retained}:
             return True
         pins = [pin for pin in read_pins(chain) if pin.manifest == shown and pin.fork != self._id]
@@ -177,7 +177,7 @@ class _Fork:
             # Another writer may have gone on from our manifest before we read it back.
             if not is_there(self._root, self._id, self._origin.clock, self._origin.patience):
                 self._release()
-                raise _taken(self._target, self._id.stream) from error
+                raise _taken_error(self._target, self._id.stream) from error
         close_by_hand(self._target, first, f"forked from epoch {first.ancestors[-1].epoch}")
         for consumed in first.consumed:
             if consumed.epoch > EMPTY:  # otherwise it begins with the upstream's newest table

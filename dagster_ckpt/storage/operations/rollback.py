@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.storage.chain.damaged_end import known
+from dagster_ckpt.storage.chain.damaged_end import newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.manual_opening import ROLLBACK, close_by_hand, opening_by_hand
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
@@ -20,7 +20,7 @@ def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manife
     prove_atomic_create(chain.store, chain.clock)
     end = chain.end()
     assert end is not None, "the stream exists"
-    newest = known(end)
+    newest = newest_known(end)
     opening = replace(opening_by_hand(chain, newest, ROLLBACK, take_over), from_epoch=epoch)
     if epoch != EMPTY:
         opening = replace(opening, pipeline=target_of(chain, newest, epoch).pipeline)

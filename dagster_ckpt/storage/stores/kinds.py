@@ -109,7 +109,7 @@ def _of_another_package(scheme: str) -> StoreKind | None:
         )
     [entry] = found
 
-    def opened(rest: str, options: Options) -> ObjectStore:
+    def open_store(rest: str, options: Options) -> ObjectStore:
         try:
             factory: Factory = entry.load()
         except (ImportError, AttributeError) as error:
@@ -128,7 +128,7 @@ def _of_another_package(scheme: str) -> StoreKind | None:
                 f"scheme={scheme}"
             )
 
-    return StoreKind(check_rest, _anything, opened)
+    return StoreKind(check_rest, _anything, open_store)
 
 
 def _anything(_: object) -> None:
@@ -140,7 +140,7 @@ def _none(options: Options) -> None:
         raise InvalidPipelineError(f"a memory store takes no storage options: remove them. options={sorted(options)}")
 
 
-def _shared_alone(options: Options) -> None:
+def _check_shared(options: Options) -> None:
     unknown = sorted(set(options) - {SHARED})
     if unknown:
         raise InvalidPipelineError(f"a file store takes no storage options but shared: remove them. options={unknown}")
@@ -155,7 +155,7 @@ _KINDS: Mapping[str, StoreKind] = {
     "abfs": StoreKind(azure_place, azure_options, open_azure),
     "file": StoreKind(
         folder_on_disk,
-        _shared_alone,
+        _check_shared,
         lambda rest, _: LocalObjectStore(folder_on_disk(rest), SystemClock().unique),
     ),
     "gs": StoreKind(gs_place, gs_options, open_gs),

@@ -47,7 +47,7 @@ class LocalObjectStore:
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
         path = self._path(name)
-        with _answering(path), self._written(path.parent, data) as temporary:
+        with _answering(path), self._write_hidden(path.parent, data) as temporary:
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -66,7 +66,7 @@ class LocalObjectStore:
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         path = self._path(name)
-        with _answering(path), self._written(path.parent, data) as temporary:
+        with _answering(path), self._write_hidden(path.parent, data) as temporary:
             temporary.replace(path)
             self._settle(path.parent)
 
@@ -156,11 +156,11 @@ class LocalObjectStore:
                 yield name
 
     @contextmanager
-    def _written(self, folder: Path, data: bytes | memoryview) -> Iterator[Path]:
+    def _write_hidden(self, folder: Path, data: bytes | memoryview) -> Iterator[Path]:
         """A hidden file of these bytes, fsynced; gone afterwards unless it was renamed."""
         temporary = folder / f".{self._unique()}.tmp"
         try:
-            with self._created(temporary) as file:
+            with self._create_hidden(temporary) as file:
                 file.write(data)
                 file.flush()
                 # If this fails the file is abandoned: a second fsync would succeed without having written anything.
@@ -170,7 +170,7 @@ class LocalObjectStore:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
-    def _created(self, temporary: Path) -> BinaryIO:
+    def _create_hidden(self, temporary: Path) -> BinaryIO:
         try:
             return temporary.open("xb")
         except FileNotFoundError:

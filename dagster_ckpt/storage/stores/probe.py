@@ -55,7 +55,7 @@ def _prove(store: ObjectStore, clock: Clock, experiment: _Experiment) -> None:
     for _ in range(_TRIES_MAX):
         # Each try uses a new name: after a lost reply the outcome under the old one is unknown.
         flaw, took_ms = RetrySpan(clock, _PATIENCE).retry(
-            lambda: _timed(store, clock, probe_name(clock.unique()), experiment)
+            lambda: _time(store, clock, probe_name(clock.unique()), experiment)
         )
         if not flaw:
             return
@@ -67,7 +67,7 @@ def _prove(store: ObjectStore, clock: Clock, experiment: _Experiment) -> None:
     )
 
 
-def _timed(store: ObjectStore, clock: Clock, name: str, experiment: _Experiment) -> tuple[str, int]:
+def _time(store: ObjectStore, clock: Clock, name: str, experiment: _Experiment) -> tuple[str, int]:
     began = clock.monotonic_ms(), clock.now_ms()
     try:
         flaw = experiment(store, name)
@@ -79,7 +79,7 @@ def _timed(store: ObjectStore, clock: Clock, name: str, experiment: _Experiment)
 
 def _create_in_turn(store: ObjectStore, name: str) -> str:
     first, second = store.put_if_absent(name, b"first"), store.put_if_absent(name, b"second")
-    kept = _kept(store, name)
+    kept = _get(store, name)
     return "" if (first, second, kept) == (True, False, b"first") else f"in_turn={[first, second]}, kept={kept!r}"
 
 
@@ -99,7 +99,7 @@ def _create_at_once(store: ObjectStore, name: str) -> str:
     winners = [racer for racer in racers if racer.won]
     if unanswered and not winners:
         raise unanswered[0]
-    kept = _kept(store, name)
+    kept = _get(store, name)
     if len(winners) == 1 and kept == winners[0].data:
         return ""
     return f"racers={RACERS}, winners={len(winners)}, kept={kept!r}"
@@ -134,7 +134,7 @@ class _Racer:
             self.error = error
 
 
-def _kept(store: ObjectStore, name: str) -> bytes | None:
+def _get(store: ObjectStore, name: str) -> bytes | None:
     try:
         return store.get(name)
     except ObjectMissingError:

@@ -15,17 +15,24 @@ from dagster_ckpt.errors import CorruptStateError, FencedError, IncompatibleStat
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid, Term, can_be_shards
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage, lineage_epochs, ranges
 from dagster_ckpt.protocol.epochs.upstream import parse_backfill_pin
-from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judged, watched
+from dagster_ckpt.protocol.lease import Lease, LeaseHolder, Life, Watch, judge, next_watch
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import manifest_name
-from dagster_ckpt.protocol.transitions.compatibility import breaking_changes, redefined
-from dagster_ckpt.protocol.transitions.edits import NO_OWNER, Beginning, Stamp, created, opened, rolled_back
+from dagster_ckpt.protocol.transitions.compatibility import breaking_changes, redefined_columns
+from dagster_ckpt.protocol.transitions.edits import (
+    NO_OWNER,
+    Beginning,
+    Stamp,
+    first_manifest,
+    opening_manifest,
+    rollback_manifest,
+)
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after, beginnings
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, stream_stays_itself
 from dagster_ckpt.protocol.transitions.source_moves import Moves, pipeline_gone_on
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
-from dagster_ckpt.protocol.transitions.well_formed import malformed
-from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, known
+from dagster_ckpt.protocol.transitions.well_formed import broken_rules
+from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.pins import hold_epoch, is_kept, let_go, read_pins
 from dagster_ckpt.storage.holders.subscribers import read_subscribers
@@ -94,7 +101,7 @@ def open_manifest(chain: ManifestChain, opening: Opening) -> Manifest:
             successor = _current_successor(chain, end, opening)  # report mistakes before waiting
             if successor is None:
                 continue
-            await_its_end(chain, known(end), opening)
+            await_its_end(chain, newest_known(end), opening)
             if not _is_end(chain, end):
                 continue
         else:
@@ -140,8 +147,8 @@ def _is_end(chain: ManifestChain, end: Manifest | BrokenEnd) -> bool:
 
 def _create(chain: ManifestChain, end: Manifest | BrokenEnd | None, successor: Manifest) -> bool:
     """Create the manifest; False if another writer was faster: then read the end again."""
-    check_successor(None if end is None else known(end), successor)
-    held = None if end is None else _hold(chain, known(end), successor)
+    check_successor(None if end is None else newest_known(end), successor)
+    held = None if end is None else _hold(chain, newest_known(end), successor)
     # The writer of the newest manifest may have died before it was durable.
     chain.settle()
     try:
@@ -183,7 +190,7 @@ def _first(clock: Clock, opening: Opening) -> Manifest:
             f"stream={opening.stream}, from_epoch={opening.from_epoch}"
         )
     beginning = Beginning(opening.stream, StreamUuid(clock.unique()), opening.owner, opening.pipeline, opening.shards)
-    manifest = created(beginning, _stamp(clock))
+    manifest = first_manifest(beginning, _stamp(clock))
     # An empty stream is at epoch 0 already, but a retry of this Dagster run must not go back to it.
     return manifest if opening.from_epoch is None else replace(manifest, rollbacks=(opening.root_run,))
 
@@ -200,19 +207,21 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
             opening.shards,
         )
 
-    def opened_with(pipeline: Pipeline) -> Manifest:
-        return opened(newest, opening.owner, pipeline, _stamp(chain.clock), opening.moves)
+    def open_with(pipeline: Pipeline) -> Manifest:
+        return opening_manifest(newest, opening.owner, pipeline, _stamp(chain.clock), opening.moves)
 
-    shown = shown_by(chain, newest, opening)
+    shown = manifest_to_show(chain, newest, opening)
     if shown is newest:
-        return opened_with(_pipeline(chain, newest, newest, opening))
+        return open_with(_pipeline(chain, newest, newest, opening))
     if shown is None:
-        return rolled_back(opened_with(opening.pipeline), None, opening.root_run)
+        return rollback_manifest(open_with(opening.pipeline), None, opening.root_run)
     _check_sound(shown, newest)
-    return rolled_back(opened_with(_pipeline(chain, newest, shown, opening)), shown, opening.root_run, opening.moves)
+    return rollback_manifest(
+        open_with(_pipeline(chain, newest, shown, opening)), shown, opening.root_run, opening.moves
+    )
 
 
-def shown_by(chain: ManifestChain, newest: Manifest, opening: Opening) -> Manifest | None:
+def manifest_to_show(chain: ManifestChain, newest: Manifest, opening: Opening) -> Manifest | None:
     """The manifest of the epoch that an opening shows: `newest`, or that to which it goes back; None: epoch 0.
 
     Raises as `target_of` does.
@@ -227,7 +236,7 @@ def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening:
     found = end.readable if isinstance(end, BrokenEnd) else end
     try:
         _check_sound(found, found)
-        successor = _successor(chain, known(end), opening)
+        successor = _successor(chain, newest_known(end), opening)
     except CorruptStateError:
         # The epoch to go back to is missing: perhaps another writer went on and it was retired meanwhile.
         if _is_end(chain, end):
@@ -272,7 +281,10 @@ def check_can_go_back(chain: ManifestChain, newest: Manifest, epoch: int) -> Man
 
 def _check_sound(manifest: Manifest, newest: Manifest) -> None:
     """Refuse to build on a manifest that breaks the rules, even if its bytes are intact."""
-    broken = [*malformed(manifest), *([] if stream_stays_itself(newest, manifest) else [stream_stays_itself.__name__])]
+    broken = [
+        *broken_rules(manifest),
+        *([] if stream_stays_itself(newest, manifest) else [stream_stays_itself.__name__]),
+    ]
     if broken:
         raise CorruptStateError(
             f"a manifest breaks its rules: restore it from a backup, or go back to an epoch before it. "
@@ -286,7 +298,8 @@ def _check_owner(newest: Manifest, opening: Opening) -> None:
     if not same and opening.take_over is Takeover.NEVER:
         raise InvalidPipelineError(
             f"the stream belongs to another {_how_to_be_it(theirs, mine)}, use another store, or make it yours by "
-            f"take_over: true in the run config. stream={newest.stream!r}, owner={_named(theirs)}, mine={_named(mine)}"
+            f"take_over: true in the run config. stream={newest.stream!r}, owner={_owner_of(theirs)}, "
+            f"mine={_owner_of(mine)}"
         )
 
 
@@ -297,7 +310,7 @@ def _how_to_be_it(theirs: Owner, mine: Owner) -> str:
     return "Dagster instance: set DAGSTER_HOME as it was then (without it each start of Dagster is a new instance)"
 
 
-def _named(owner: Owner) -> str:
+def _owner_of(owner: Owner) -> str:
     location = f", code location {owner.location}" if owner.location else ""
     return f"'asset {owner.asset_key} of instance {owner.instance}{location}'"
 
@@ -347,7 +360,7 @@ def _pipeline(chain: ManifestChain, newest: Manifest, shown: Manifest, opening: 
 
 def _check_meanings(before: Pipeline, after: Pipeline, stream: str) -> None:
     """Refuse another aggregate under the name of one: what reads the change log has its values, registered or not."""
-    others = redefined(before, after)
+    others = redefined_columns(before, after)
     if others:
         raise IncompatibleStateError(
             "a column of the table has another aggregate now, and what reads the stream's changes has values of the "
@@ -372,10 +385,10 @@ def await_its_end(chain: ManifestChain, newest: Manifest, opening: Opening) -> N
     while True:
         lease = read_lease(chain.span(), newest.term)
         now_ms = clock.monotonic_ms()
-        watch = watched(watch, newest.term, lease, now_ms)
+        watch = next_watch(watch, newest.term, lease, now_ms)
         timeout_ms = opening.lease_timeout_ms if lease is None else max(opening.lease_timeout_ms, lease.timeout_ms)
         gone = lease is not None and is_gone(lease.holder.process)
-        life = judged(watch, lease, now_ms, timeout_ms, process_is_gone=gone)
+        life = judge(watch, lease, now_ms, timeout_ms, process_is_gone=gone)
         if life is not Life.BEATING:
             _log.info(
                 "the stream's last writer has ended. stream=%s, term=%s, lease=%s", newest.stream, newest.term, life

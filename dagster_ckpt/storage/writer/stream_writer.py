@@ -14,9 +14,9 @@ from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, RunRef
 from dagster_ckpt.protocol.object_names import FileId, index_name
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
-from dagster_ckpt.protocol.transitions.edits import EpochEdit, Stamp, committed, resharded
+from dagster_ckpt.protocol.transitions.edits import EpochEdit, Stamp, epoch_manifest, reshard_manifest
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
-from dagster_ckpt.protocol.transitions.step_changes import changed
+from dagster_ckpt.protocol.transitions.step_changes import change_steps
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists, open_end
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat
@@ -113,9 +113,9 @@ class StreamWriter:
     def _commit(self, edit: EpochEdit, pipeline: Pipeline | None) -> Manifest:
         clock = self._chain.clock
         stamp = Stamp(Nonce(clock.unique()), clock.now_ms())
-        parent = self._manifest if pipeline is None else changed(self._manifest, pipeline)
+        parent = self._manifest if pipeline is None else change_steps(self._manifest, pipeline)
         try:
-            manifest = self._with_short_lists(committed(parent, edit, self._opening.retained, stamp))
+            manifest = self._with_short_lists(epoch_manifest(parent, edit, self._opening.retained, stamp))
         except CorruptStateError:
             self.check_term()  # another writer's collector may have deleted what this one has named or just written
             raise
@@ -130,7 +130,7 @@ class StreamWriter:
         if self._ended is not None:
             raise self._ended
         clock = self._chain.clock
-        manifest = resharded(self._manifest, shards, runs, Stamp(Nonce(clock.unique()), clock.now_ms()))
+        manifest = reshard_manifest(self._manifest, shards, runs, Stamp(Nonce(clock.unique()), clock.now_ms()))
         self._create(manifest)
         return manifest
 
@@ -145,12 +145,12 @@ class StreamWriter:
             raise
         self._ended = None
         self._manifest = manifest
-        self.heartbeat.reached(manifest.epoch)
+        self.heartbeat.reach(manifest.epoch)
 
     def check_term(self) -> None:
         """Raise `FencedError` if another writer took over. Call it before you publish anything outside the store."""
         if not self._chain.is_newest(self._manifest):
-            raise self._fenced()
+            raise self._fenced_error()
 
     def look_for_another(self) -> None:
         """Raise `FencedError` if another writer took over: for an idle writer, which has no create to be refused.
@@ -165,9 +165,9 @@ class StreamWriter:
             _log.warning("it is unknown whether another writer took over; the check is repeated soon. reason=%s", error)
             return
         if fenced:
-            raise self._fenced()
+            raise self._fenced_error()
 
-    def _fenced(self) -> FencedError:
+    def _fenced_error(self) -> FencedError:
         return FencedError(
             f"another writer took over the stream; this one has stopped and changed nothing since. "
             f"stream={self._manifest.stream}, version={self._manifest.version}, mine={self.term}"
@@ -205,8 +205,8 @@ class StreamWriter:
         name = self._fresh_index_name
         return replace(
             manifest,
-            files=changes.shortened(manifest.files, name, open_end(len(manifest.changes))),
-            sources=tuple(replace(source, files=files.shortened(source.files, name)) for source in manifest.sources),
+            files=changes.shorten(manifest.files, name, open_end(len(manifest.changes))),
+            sources=tuple(replace(source, files=files.shorten(source.files, name)) for source in manifest.sources),
         )
 
     def _fresh_index_name(self) -> str:

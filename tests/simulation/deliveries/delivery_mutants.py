@@ -75,7 +75,7 @@ def with_session(kind: type[SimulatedSession]) -> type[SimulatedDestination]:
 # ---- the run
 
 
-begun = _DeliveryWork._begun
+begun = _DeliveryWork._resume
 
 
 def begins_at_any_stream(run: _DeliveryWork, session: Session) -> UpstreamPosition:

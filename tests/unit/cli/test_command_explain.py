@@ -65,7 +65,7 @@ def test_state_that_waits_for_the_watermark_says_where_that_stands(tmp_path: Pat
 
 def shown(manifest: Manifest, capsys: pytest.CaptureFixture[str]) -> list[str]:
     info = info_of(Retained(manifest.epoch, manifest.version, manifest.time_ms), manifest, manifest)
-    explanation_text.listed(info, manifest, explained(manifest.pipeline))
+    explanation_text.show_explanation(info, manifest, explained(manifest.pipeline))
     return words(capsys.readouterr().out)
 
 

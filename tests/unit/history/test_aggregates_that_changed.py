@@ -21,7 +21,7 @@ from dagster_ckpt.protocol.transitions.later_columns import beginning_after, beg
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import stream_folder
-from dagster_ckpt.storage.writer.opening import shown_by
+from dagster_ckpt.storage.writer.opening import manifest_to_show
 from tests.unit.history.made_streams import DEPARTURES, SOURCE, MadeStream, departures
 
 NAME, DELAY = "delays", "dep_delay"
@@ -43,7 +43,7 @@ def changed(stream: MadeStream, operator: Operator, from_epoch: int | None = Non
     chain = ManifestChain(stream.writer.store, SystemClock())
     newest = chain.newest()
     assert newest is not None
-    shown = shown_by(chain, newest, stream.opening(from_epoch))
+    shown = manifest_to_show(chain, newest, stream.opening(from_epoch))
     steps = () if shown is None else shown.pipeline.steps
     resolved = begun(operator, None, steps, beginning_after(shown, newest))
     assert not isinstance(resolved, AppendOnly)

@@ -43,7 +43,7 @@ def test_a_late_row_in_a_step_that_reads_a_step_is_counted_as_that_inputs() -> N
 def test_the_assets_have_the_late_rows_of_all_steps() -> None:
     statistics = Statistics(total_late_rows=7, late_rows_by_input=(0, 2, 5))
     manifest = replace(with_runs(sales_joined()), statistics=statistics)
-    kept = LateRows.kept(dg.AssetKey("sales"), manifest)
+    kept = LateRows.of_stream(dg.AssetKey("sales"), manifest)
     assert [(each.key.path[-1], each.total, each.state_bytes) for each in kept] == [
         ("sales_late_rows", 0, 6000),
         ("sales_late_rows_1", 2, 14000),

@@ -17,7 +17,7 @@ from dagster_ckpt.operators.rows.mirror import Mirror
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.protocol.transitions.renamed_columns import named_as
+from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import open_store
@@ -82,7 +82,7 @@ class World:
         newest, shown = self.history.epochs_after(self.before)
         schema = newest.pipeline.output.append(pa.field(CHANGE_TYPE, pa.string()))
         store = with_ancestors(self.chain(NAME).store, open_store(self.url), newest.ancestors)
-        named = [named_as(each, newest) for each in shown]
+        named = [with_names_of(each, newest) for each in shown]
         # A row may begin with other columns than it ends with: those that both have tell it apart here.
         common = set(newest.pipeline.output.names) & set(self.history.read(self.before).column_names)
         had = self.rows(self.history.read(self.before), common)

@@ -29,7 +29,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
 )
 from dagster_ckpt.protocol.manifest.references import ancestors_named, references
 from dagster_ckpt.protocol.object_names import FORK_PINS, file_of, folder_of, pin_name
-from dagster_ckpt.protocol.transitions.renamed_columns import named_as
+from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.holders.pins import names_of_pins, read_pins, remove_pin
@@ -102,7 +102,7 @@ class World:
         newest, shown = self.history.epochs_after(after)
         schema = newest.pipeline.output.append(pa.field(CHANGE_TYPE, pa.string()))
         store = with_ancestors(self.chain().store, self.root, newest.ancestors)
-        named = [named_as(each, newest) for each in shown]
+        named = [with_names_of(each, newest) for each in shown]
         batches = net_changes(store, SystemClock(), named, schema)
         rows = [row for batch in batches for row in batch.to_pylist()]
         come = [row for row in rows if row["_change_type"] in {"insert", "update_postimage"}]

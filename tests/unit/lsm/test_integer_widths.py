@@ -8,9 +8,9 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.columns import Column, gathered
-from dagster_ckpt.lsm.compaction.merge import merged, merged_into
+from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs
 from dagster_ckpt.lsm.file.run_file import decode, encode
-from dagster_ckpt.lsm.integer_widths import may_be_narrow, narrowed, row_bytes, widened
+from dagster_ckpt.lsm.integer_widths import may_be_narrow, narrow, row_bytes, widen
 from dagster_ckpt.lsm.runs.before_images import before_images_of, with_before_images
 from dagster_ckpt.lsm.runs.hash_pieces import rows_in
 from dagster_ckpt.lsm.runs.run import Run, run_of
@@ -42,9 +42,9 @@ def column_of(type_: pa.DataType, numbers: list[int | None]) -> pa.Array:
 @example(pa.int64(), [-(2**63)])
 def test_no_number_changes(type_: pa.DataType, numbers: list[int | None]) -> None:
     column = column_of(type_, numbers)
-    narrow = narrowed(column)
-    assert may_be_narrow(narrow.type, type_)
-    again = widened(narrow, type_)
+    small = narrow(column)
+    assert may_be_narrow(small.type, type_)
+    again = widen(small, type_)
     assert again.equals(column)
     widths = [8, 16, 32, 64]
     values = [number for number in numbers if number is not None]
@@ -52,13 +52,13 @@ def test_no_number_changes(type_: pa.DataType, numbers: list[int | None]) -> Non
         least = next(
             (bits for bits in widths if all(-(2 ** (bits - 1)) <= one < 2 ** (bits - 1) for one in values)), 64
         )
-        assert narrow.type.bit_width == min(least, type_.bit_width), "the least that holds all of them"
+        assert small.type.bit_width == min(least, type_.bit_width), "the least that holds all of them"
 
 
 @pytest.mark.parametrize("type_", OTHERS, ids=str)
 def test_what_is_no_integer_is_left_alone(type_: pa.DataType) -> None:
     column = pa.nulls(3, type_)
-    assert narrowed(column) is column
+    assert narrow(column) is column
     assert not may_be_narrow(pa.int8(), type_)
 
 
@@ -67,7 +67,7 @@ def test_values_of_several_widths_come_together(columns: list[list[int | None]],
     wide = [pa.array([one for one in each if one is None or abs(one) < 2**63] or [0], pa.int64()) for each in columns]
     at = [np.array(data.draw(some.lists(some.integers(0, len(each) - 1))), dtype=np.int64) for each in wide]
     expected = pa.concat_arrays([each.take(pa.array(mine)) for each, mine in zip(wide, at, strict=True)])
-    assert gathered([Column(narrowed(each), pa.int64()) for each in wide], at).equals(expected)
+    assert gathered([Column(narrow(each), pa.int64()) for each in wide], at).equals(expected)
 
 
 def run_from(keys: list[int], values: list[int | None]) -> Run:
@@ -89,14 +89,14 @@ def test_a_run_of_its_file_answers_as_it_did_in_memory() -> None:
     assert again.table.schema.types == [pa.int16(), pa.int64(), pa.int8()]
     assert again.columns().equals(new.columns())
     assert again.slice(7, 50).columns(["at", "k"]).equals(new.columns(["at", "k"]).slice(7, 43))
-    assert again.loaded().columns().equals(new.columns())
+    assert again.load().columns().equals(new.columns())
     for mine, theirs in ((again, images), (again.slice(3, 60), images.slice(3, 60))):
         had, should = before_images_of(mine, ["k"], SCHEMA), before_images_of(theirs, ["k"], SCHEMA)
         assert had.present.tolist() == should.present.tolist()
         assert had.rows.equals(should.rows)
     for mine, theirs in (
-        (merged([stored(new), stored(old)], ["k"]), merged([new, old], ["k"])),
-        (merged_into([stored(old)], stored(new), ["k"]), merged_into([old], new, ["k"])),
+        (merge_runs([stored(new), stored(old)], ["k"]), merge_runs([new, old], ["k"])),
+        (merge_into([stored(old)], stored(new), ["k"]), merge_into([old], new, ["k"])),
         (stored(stored(new)), new),
     ):
         assert mine.columns().equals(theirs.columns())

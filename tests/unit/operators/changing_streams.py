@@ -22,7 +22,7 @@ from dagster_ckpt.operators.operator import logged
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
@@ -100,7 +100,7 @@ class Changing:
             table.piece = self.piece
         self.store = MemoryObjectStore(f"changing-{next(STORES)}")
         beginning = Beginning("s", StreamUuid("u"), Owner("i", "s"), pipeline, len(SHARDS))
-        self.manifest: Manifest = created(beginning, Stamp(Nonce("n"), 0))
+        self.manifest: Manifest = first_manifest(beginning, Stamp(Nonce("n"), 0))
 
     @property
     def pipeline(self) -> Pipeline:

@@ -20,7 +20,7 @@ from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
 from dagster_ckpt.state.tables.task_state import TaskState, open_state
@@ -123,7 +123,7 @@ class InEngine:
         self._store = MemoryObjectStore(f"joins-{next(STORES)}")
         self._engine = Engine(SystemClock(), budget=MemoryBudget(memory_limit))
         beginning = Beginning("s", StreamUuid("u"), Owner("i", "s"), operator.pipeline, len(SHARDS))
-        self._manifest = created(beginning, Stamp(Nonce("n"), 0))
+        self._manifest = first_manifest(beginning, Stamp(Nonce("n"), 0))
 
     @contextmanager
     def epoch(self) -> Iterator[State]:

@@ -24,7 +24,7 @@ from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
@@ -132,7 +132,7 @@ class EngineWorld:
     def __post_init__(self) -> None:
         self.store = MemoryObjectStore(f"keyed-{next(STORES)}")
         beginning = Beginning("s", StreamUuid("u"), Owner("i", "s"), self.pipeline, len(SHARDS))
-        self.manifest = created(beginning, Stamp(Nonce("n"), 0))
+        self.manifest = first_manifest(beginning, Stamp(Nonce("n"), 0))
 
     def work(self, operator: Keyed, context: EpochContext, batches: Sequence[pa.Table], distinct: int) -> Worked:
         engine = Engine(SystemClock(), budget=MemoryBudget(self.memory_bytes))

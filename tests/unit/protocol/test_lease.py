@@ -12,8 +12,8 @@ from dagster_ckpt.protocol.lease import (
     Watch,
     decode_lease,
     encode_lease,
-    judged,
-    watched,
+    judge,
+    next_watch,
 )
 from tests.worlds.streams import a_holder
 
@@ -68,12 +68,12 @@ def test_a_lease_with_a_flipped_bit_is_none_or_unchanged() -> None:
 
 
 def test_a_watch_restarts_when_term_or_counter_change() -> None:
-    first = watched(None, Term(3), LEASE, 100)
+    first = next_watch(None, Term(3), LEASE, 100)
     assert first == Watch(Term(3), 5, 100)
-    assert watched(first, Term(3), LEASE, 200) == first
-    assert watched(first, Term(3), LEASE.beaten(Epoch(7)), 200) == Watch(Term(3), 6, 200)
-    assert watched(first, Term(4), LEASE, 200) == Watch(Term(4), 5, 200)
-    assert watched(first, Term(3), None, 200) == Watch(Term(3), 0, 200)
+    assert next_watch(first, Term(3), LEASE, 200) == first
+    assert next_watch(first, Term(3), LEASE.beaten(Epoch(7)), 200) == Watch(Term(3), 6, 200)
+    assert next_watch(first, Term(4), LEASE, 200) == Watch(Term(4), 5, 200)
+    assert next_watch(first, Term(3), None, 200) == Watch(Term(3), 0, 200)
 
 
 @pytest.mark.parametrize(
@@ -92,5 +92,5 @@ def test_a_watch_restarts_when_term_or_counter_change() -> None:
     ],
 )
 def test_what_is_known_of_a_writer(lease: Lease | None, now_ms: int, gone: bool, life: Life) -> None:
-    watch = watched(None, Term(3), lease, 0)
-    assert judged(watch, lease, now_ms, 20_000, process_is_gone=gone) is life
+    watch = next_watch(None, Term(3), lease, 0)
+    assert judge(watch, lease, now_ms, 20_000, process_is_gone=gone) is life

@@ -19,7 +19,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     StateTableSpec,
 )
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.protocol.transitions.edits import Stamp, resharded
+from dagster_ckpt.protocol.transitions.edits import Stamp, reshard_manifest
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
 from dagster_ckpt.protocol.transitions.well_formed import no_row_is_named_twice
 from dagster_ckpt.state.committed.table_snapshot import live_rows
@@ -139,7 +139,7 @@ class Epochs:
         file = FileId(Term(1), Epoch(version), Shard(0), self.attempts)
         writer = RunWriter(self.store, file, self.engine)
         runs = runs_of(before, TimelineRewrite(self.store, self.engine, writer, shards), lambda bytes_: None)
-        after = replace(resharded(before, shards, runs, Stamp(Nonce("r"), 0)), epoch=Epoch(version), changes=())
+        after = replace(reshard_manifest(before, shards, runs, Stamp(Nonce("r"), 0)), epoch=Epoch(version), changes=())
         timelines = {spec.name for spec in before.pipeline.tables if spec.sort is SortKind.TIME}
         assert all(shows_alike(before.runs[name], runs[name]) for name in runs.keys() - timelines)
         assert no_row_is_named_twice(after)

@@ -112,13 +112,13 @@ class AzureCalls:
 
     def names(self, folder: str, after: str) -> Iterator[str]:
         prefix = f"{folder}/" if folder else None
-        for blob in self._listed(lambda client: client.list_blobs(name_starts_with=prefix, include=["metadata"])):
+        for blob in self._list(lambda client: client.list_blobs(name_starts_with=prefix, include=["metadata"])):
             if not _is_folder(blob.metadata):
                 yield blob.name
 
     def folders(self, folder: str) -> Iterator[str]:
         prefix = f"{folder}/" if folder else None
-        for found in self._listed(lambda client: client.walk_blobs(name_starts_with=prefix, delimiter="/")):
+        for found in self._list(lambda client: client.walk_blobs(name_starts_with=prefix, delimiter="/")):
             if isinstance(found, BlobPrefix):
                 yield found.name.removesuffix("/")
 
@@ -140,7 +140,7 @@ class AzureCalls:
             lambda blob: blob.upload_blob(io.BytesIO(data), length=size, overwrite=overwrite, max_concurrency=1),
         )
 
-    def _listed(self, begin: Callable[[Any], Any]) -> Iterator[Any]:
+    def _list(self, begin: Callable[[Any], Any]) -> Iterator[Any]:
         """What a list has, one request for each page."""
         files = self._files()
         pages = begin(files.service_client.get_container_client(self._container)).by_page()
@@ -218,7 +218,7 @@ def _check_account(given: Mapping[str, object]) -> None:
         )
 
 
-def _connected(options: StoreOptions) -> Any:
+def _connect(options: StoreOptions) -> Any:
     _check_account(options.given)
     return _OnceFileSystem(
         **{"anon": False, **options.given},
@@ -227,4 +227,4 @@ def _connected(options: StoreOptions) -> Any:
     )
 
 
-_SHARED = Connections(_connected)
+_SHARED = Connections(_connect)

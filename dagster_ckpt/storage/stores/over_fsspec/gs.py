@@ -258,7 +258,7 @@ def _milliseconds(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def _connected(options: StoreOptions) -> Any:
+def _connect(options: StoreOptions) -> Any:
     return _OnceFileSystem(
         **options.given,
         requests_timeout=_TIMEOUT,
@@ -267,4 +267,4 @@ def _connected(options: StoreOptions) -> Any:
     )
 
 
-_SHARED = Connections(_connected)
+_SHARED = Connections(_connect)

@@ -206,7 +206,7 @@ def _is_of_s3(headers: Mapping[str, str]) -> bool:
     return any(name.lower().startswith("x-amz-") for name in headers)
 
 
-def _connected(options: StoreOptions) -> Any:
+def _connect(options: StoreOptions) -> Any:
     given = dict(options.given)
     config = given.pop("config_kwargs", None)
     files = s3fs.S3FileSystem(
@@ -226,4 +226,4 @@ def _connected(options: StoreOptions) -> Any:
     return files
 
 
-_SHARED = Connections(_connected)
+_SHARED = Connections(_connect)

@@ -111,7 +111,7 @@ class WebHdfsCalls:
                 yield path
 
     def folders(self, folder: str) -> Iterator[str]:
-        for status in self._listed(folder):
+        for status in self._list(folder):
             if status["type"] == "DIRECTORY":
                 yield f"{folder}/{status['pathSuffix']}"
 
@@ -195,14 +195,14 @@ class WebHdfsCalls:
 
     def _files(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """All files below a folder, temporary ones too, with their status: a request for each folder."""
-        for status in self._listed(folder):
+        for status in self._list(folder):
             path = f"{folder}/{status['pathSuffix']}"
             if status["type"] == "DIRECTORY":
                 yield from self._files(path)
             elif status["pathSuffix"]:  # else this is a file's own status, and it is no folder
                 yield path, status
 
-    def _listed(self, folder: str) -> list[Mapping[str, Any]]:
+    def _list(self, folder: str) -> list[Mapping[str, Any]]:
         try:
             found = self._status(folder, "LISTSTATUS", "FileStatuses")
         except Refusal as refusal:
@@ -326,7 +326,7 @@ def _is_temporary(status: Mapping[str, Any]) -> bool:
     return _TEMPORARY.fullmatch(status["pathSuffix"]) is not None
 
 
-def _connected(key: tuple[str, int, StoreOptions]) -> Any:
+def _connect(key: tuple[str, int, StoreOptions]) -> Any:
     host, port, options = key
     files = WebHDFS(host, port, **options.given, use_listings_cache=False, skip_instance_cache=True)
     for scheme in ("http://", "https://"):
@@ -334,4 +334,4 @@ def _connected(key: tuple[str, int, StoreOptions]) -> Any:
     return files
 
 
-_SHARED = Connections(_connected)
+_SHARED = Connections(_connect)

@@ -8,7 +8,7 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
-from dagster_ckpt.history.damage.damage_advice import advised
+from dagster_ckpt.history.damage.damage_advice import with_advice
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import open_store
@@ -177,4 +177,4 @@ def test_a_damaged_index_object_of_a_source_is_needed_by_the_next_writer(
     [index] = stream.writer.manifest.sources[0].files.index
     chain = ManifestChain(stream.writer.store, SystemClock())
     error = CorruptStateError(f"an index object is damaged. object={index.path}")
-    assert f"good_epoch={epochs[1]}, go_back=" in str(advised(open_store(stream.url), chain, NAME, error))
+    assert f"good_epoch={epochs[1]}, go_back=" in str(with_advice(open_store(stream.url), chain, NAME, error))

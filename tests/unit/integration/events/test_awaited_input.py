@@ -5,7 +5,7 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
-from dagster_ckpt.integration.events.awaited_input import awaited, observation
+from dagster_ckpt.integration.events.awaited_input import first_input, observation
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity
 from tests.worlds.manifests import PIPELINE, ROWS
 
@@ -28,7 +28,7 @@ FILES = SourceIdentity("parquet", "s3a://bucket/departures", (("pathglobfilter",
     ids=lambda each: each.format if isinstance(each, SourceIdentity) else "",
 )
 def test_each_kind_of_source_is_named_as_its_users_name_it(source: SourceIdentity, says: str) -> None:
-    assert awaited(replace(PIPELINE, inputs=(InputSpec((source,), ROWS),))) == says
+    assert first_input(replace(PIPELINE, inputs=(InputSpec((source,), ROWS),))) == says
 
 
 def test_the_first_rows_of_any_source_make_the_first_epoch() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.integration.events.epoch_metadata import epoch_metadata
-from dagster_ckpt.integration.events.event_totals import NO_WORK, NOTHING, Reported, Totals, reported
+from dagster_ckpt.integration.events.event_totals import NO_WORK, NOTHING, Reported, Totals, read_totals
 from dagster_ckpt.integration.events.step_events import EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.integration.reading.late_rows_asset import late_key, late_rows_reported
 from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
@@ -55,7 +55,7 @@ class World:
             None,
             self.store,
             lambda manifest: True,
-            lambda: reported(self.instance, KEY),
+            lambda: read_totals(self.instance, KEY),
             late_rows_reported=lambda late: late_rows_reported(self.instance, late),
         )
         self.events = EpochEvents(log, 10_000, self.clock)
@@ -199,14 +199,14 @@ def test_no_epoch_is_in_two_events() -> None:
 
 
 def test_nothing_is_reported_of_an_asset_without_events() -> None:
-    assert reported(dg.DagsterInstance.ephemeral(), KEY) == NOTHING
+    assert read_totals(dg.DagsterInstance.ephemeral(), KEY) == NOTHING
 
 
 def test_events_of_an_earlier_release_say_nothing_of_totals_and_the_first_event_begins_with_this_step() -> None:
     instance = dg.DagsterInstance.ephemeral()
     instance.report_runless_asset_event(OLD)
     instance.report_runless_asset_event(dg.AssetMaterialization(KEY, description="by hand"))
-    assert reported(instance, KEY) is None
+    assert read_totals(instance, KEY) is None
     manifest = a_manifest(epoch=Epoch(9), statistics=Statistics(5, 4, total_rows_in=905, total_epochs=90))
     work = NO_WORK.plus(CommittedEpoch(manifest, 1, 10, {}))
     result = final_result(instance, KEY, "delays", manifest, work)
@@ -214,7 +214,7 @@ def test_events_of_an_earlier_release_say_nothing_of_totals_and_the_first_event_
     event = dg.AssetMaterialization(KEY, metadata=result.metadata)
     assert since(event) == (5, 4, 0, 1)
     instance.report_runless_asset_event(event)
-    assert reported(instance, KEY) == Reported.of(manifest)
+    assert read_totals(instance, KEY) == Reported.of(manifest)
 
 
 def test_a_rollback_takes_back_what_earlier_events_reported() -> None:
@@ -240,4 +240,4 @@ def test_an_event_counts_although_its_writer_died_before_dagster_had_noted_it_as
     assert latest is not None
     assert latest.asset_materialization is not None
     assert latest.asset_materialization.metadata["rows_in_total"].value == 10, "the world of this test"
-    assert reported(instance, KEY) == Reported.of(second)
+    assert read_totals(instance, KEY) == Reported.of(second)

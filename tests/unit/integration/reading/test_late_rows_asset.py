@@ -146,4 +146,4 @@ def test_an_event_of_an_earlier_release_is_counted_on(earlier: int, news: list[o
 
 def test_a_stream_that_drops_late_rows_has_no_such_events() -> None:
     dropped = a_manifest(epoch=Epoch(2), statistics=Statistics(total_late_rows=5))
-    assert LateRows.kept(KEY, dropped) == []
+    assert LateRows.of_stream(KEY, dropped) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dagster_ckpt.integration.recovery.crash_loop import RunError, SameError, counted
+from dagster_ckpt.integration.recovery.crash_loop import RunError, SameError, count
 
 DECLINED = (
     "an epoch could not be completed; nothing of it was committed. Remove the cause and start again. "
@@ -53,16 +53,16 @@ def test_another_error_is_another(one: RunError, other: RunError) -> None:
 
 def test_the_same_error_counts_up_and_another_resets_the_count() -> None:
     one, other = declined("ValueError: a"), declined("ValueError: b")
-    first = counted(None, one)
-    second = counted(first, one)
+    first = count(None, one)
+    second = count(first, one)
     assert (first, second) == (SameError(one.mark, 1), SameError(one.mark, 2))
-    assert counted(second, other) == SameError(other.mark, 1)
+    assert count(second, other) == SameError(other.mark, 1)
 
 
 def test_a_run_that_died_without_an_error_neither_counts_nor_resets_the_count() -> None:
     before = SameError("E:1", 2)
-    assert counted(before, None) == before
-    assert counted(None, None) is None
+    assert count(before, None) == before
+    assert count(None, None) is None
 
 
 def test_a_count_survives_in_a_tag_and_what_people_write_there_is_no_count() -> None:

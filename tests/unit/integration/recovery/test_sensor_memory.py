@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from dagster_ckpt.ids import Term
-from dagster_ckpt.integration.recovery.sensor_memory import TICK_MS_MAX, LeaseSeen, Memory, spelled
+from dagster_ckpt.integration.recovery.sensor_memory import TICK_MS_MAX, LeaseSeen, Memory, run_text
 from dagster_ckpt.protocol.lease import Watch
 
 SEEN = LeaseSeen(term=3, counter=2, lease_since_ms=1_000, run="run started", run_since_ms=7)
@@ -70,7 +70,7 @@ def test_the_heartbeat_of_another_run_is_another_one() -> None:
 
 def test_a_stream_takes_at_most_220_bytes_of_a_cursor_that_people_can_read() -> None:
     month_ms = 2_592_000_000
-    run = spelled("8a1b2c3d-0000-4000-8000-000000000000", "started", MEMORY)
+    run = run_text("8a1b2c3d-0000-4000-8000-000000000000", "started", MEMORY)
     seen = LeaseSeen(
         *(123_456, 1_234_567, month_ms, run, month_ms, "1234", month_ms, 123_460, 1_700_000_000_000),
         uuid="c5bc22",
@@ -97,7 +97,7 @@ def test_a_cursor_of_an_earlier_release_begins_anew() -> None:
 
 
 def test_a_run_is_spelled_otherwise_where_anything_of_it_has_changed() -> None:
-    first = spelled("8a1b2c3d-1", "started", {"attempt": 1})
-    assert first == spelled("8a1b2c3d-1", "started", {"attempt": 1})
+    first = run_text("8a1b2c3d-1", "started", {"attempt": 1})
+    assert first == run_text("8a1b2c3d-1", "started", {"attempt": 1})
     others = [("8a1b2c3d-2", "started", {"attempt": 1}), ("8a1b2c3d-1", "started", {"attempt": 2})]
-    assert first not in {spelled(*other) for other in others}
+    assert first not in {run_text(*other) for other in others}

@@ -3,7 +3,7 @@
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.sql.reads import blanked, reads_of
+from dagster_ckpt.integration.sql.reads import blank_out, reads_of
 from dagster_ckpt.integration.sql.sql_file import SqlFile
 from dagster_ckpt.integration.sql.statements import Query
 
@@ -65,7 +65,7 @@ def test_each_read_has_its_line_and_the_place_of_stream() -> None:
     orders, buyers = reads_of(given)
     assert (orders.place.line, buyers.place.line) == (4, 5)
     assert orders.stream is not None
-    assert blanked(given.text, [orders.stream]) == "SELECT *\nFROM       \n  orders\nJOIN buyers USING (id)"
+    assert blank_out(given.text, [orders.stream]) == "SELECT *\nFROM       \n  orders\nJOIN buyers USING (id)"
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from dagster_ckpt.integration.sql.statements import (
     SqlSourceView,
     SqlTable,
     SqlView,
-    declared_in,
+    declarations,
 )
 
 
 def declared(text: str, path: Path | None = None) -> list[Declared]:
-    return declared_in(SqlFile("shop.sql", text, path))
+    return declarations(SqlFile("shop.sql", text, path))
 
 
 def one_table(text: str) -> SqlTable:

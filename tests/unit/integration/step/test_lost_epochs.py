@@ -9,7 +9,7 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import EMPTY, Epoch
 from dagster_ckpt.integration.events.epoch_metadata import data_version, epoch_metadata
-from dagster_ckpt.integration.events.event_totals import Reported, Totals, reported
+from dagster_ckpt.integration.events.event_totals import Reported, Totals, read_totals
 from dagster_ckpt.integration.step.lost_epochs import observation
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -30,7 +30,7 @@ def stored(manifest: Manifest) -> Reported | None:
     """What Dagster reads back of the event of that epoch."""
     instance = dg.DagsterInstance.ephemeral()
     instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=epoch_metadata(manifest)))
-    return reported(instance, KEY)
+    return read_totals(instance, KEY)
 
 
 @pytest.mark.parametrize("epochs_since", [0, 1, 2, 3])

@@ -10,7 +10,7 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
-from dagster_ckpt.lsm.lookup.lookup import Answer, found_of, look_up
+from dagster_ckpt.lsm.lookup.lookup import Answer, find_rows, look_up
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.runs.view import View
 
@@ -90,7 +90,7 @@ def test_rows_that_are_not_asked_for_may_be_damaged() -> None:
 
     run = damaged(half)
     answer = asked(View(run), 5, 20, 300)
-    found = found_of(answer.parts, pa.table({"k": [5, 20, 300]}), SCHEMA)
+    found = find_rows(answer.parts, pa.table({"k": [5, 20, 300]}), SCHEMA)
     assert found.rows.column("s").to_pylist() == ["0005"]
     assert answer.unknown.tolist() == []
     assert View(run).between(5 * STEP, 300 * STEP).columns().equals(TABLE.slice(4, 296))

@@ -12,7 +12,7 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.blocks import Damaged, Range
 from dagster_ckpt.lsm.file.run_file import decode, encode
-from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
+from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
 from dagster_ckpt.lsm.runs.before_images import before_images_of, with_before_images
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.runs.view import View
@@ -106,7 +106,7 @@ def found(view: View, whole: Run, rows: Sequence[int]) -> Found:
     )
     hashes = np.append(whole.hashes[at], whole.hashes[at[-1]])
     answer = look_up([view], [], hashes, keys, SCHEMA)
-    return found_of(answer.parts, keys, SCHEMA)
+    return find_rows(answer.parts, keys, SCHEMA)
 
 
 @pytest.fixture(autouse=True)
@@ -165,9 +165,9 @@ def test_a_column_is_right_by_itself_and_after_a_look_at_some_of_it(name: str | 
 def test_a_run_is_loaded_whole() -> None:
     whole = a_run(8)
     run, rubbish = far(whole)
-    loaded = run.loaded()
+    loaded = run.load()
     file = encode(whole)
-    assert loaded.nbytes == decode("some.arrow", file.data, file.checksum, SCHEMA).loaded().nbytes
+    assert loaded.nbytes == decode("some.arrow", file.data, file.checksum, SCHEMA).load().nbytes
     brought = rubbish.brought
     assert loaded.columns().equals(whole.columns())
     assert encode(loaded).data.size == file.data.size
@@ -209,7 +209,7 @@ def test_what_stands_in_for_a_missing_column_is_fetched_when_it_is_used() -> Non
     for rows, expected in (
         (run.columns(), totals),
         (piece.columns(), totals[100:200]),
-        (opened()[0].loaded().columns(), totals),
+        (opened()[0].load().columns(), totals),
     ):
         halves = zip(*(rows.column(name).to_pylist() for name in now.names[2:]), strict=True)
         assert [(one << 32) + rest for one, rest in halves] == expected

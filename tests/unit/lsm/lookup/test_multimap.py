@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.lsm.compaction.merge import merged, merged_into
-from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
+from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs
+from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
 from dagster_ckpt.lsm.lookup.multimap import get_all
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.runs.view import View
@@ -53,7 +53,7 @@ def test_each_key_is_found_in_few_steps(looks: Counter[str]) -> None:
     keys = pa.table({"at": times, "k": np.append(KEYS[chosen], [N, -1])})
     answer = look_up([View(run)], [], values_of(times), keys, SCHEMA)
     assert answer.unknown.tolist() == [9000, 9001]
-    found = found_of(answer.parts, keys, SCHEMA)
+    found = find_rows(answer.parts, keys, SCHEMA)
     assert found.rows.select(["at", "k"]).equals(keys.slice(0, 9000))
     assert set(found.rows["v"].to_pylist()) == {7}
     assert looks["looks"] < 60
@@ -78,8 +78,8 @@ def test_all_rows_of_one_sort_value_are_found(looks: Counter[str]) -> None:
 
 def test_news_are_merged_into_them(looks: Counter[str]) -> None:
     below = [run_at(MANY[: 2 * N], KEYS[: 2 * N], 7), run_at(MANY[2 * N :], KEYS[2 * N :], 7)]
-    news = merged([run_at(np.full(N, 1), np.arange(N // 2, N // 2 + N), 9), run_at(MANY, KEYS, 8)], SPEC.keys)
-    rows = merged_into(below, news, SPEC.keys).columns().to_pandas()
+    news = merge_runs([run_at(np.full(N, 1), np.arange(N // 2, N // 2 + N), 9), run_at(MANY, KEYS, 8)], SPEC.keys)
+    rows = merge_into(below, news, SPEC.keys).columns().to_pandas()
     assert len(rows) == len(MANY) + N // 2
     assert not rows.duplicated(["at", "k"]).any()
     assert rows["v"].value_counts().to_dict() == {8: len(MANY) - N // 2, 9: N}

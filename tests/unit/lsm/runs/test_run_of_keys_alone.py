@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.lsm.lookup.lookup import found_of, look_up
+from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
 from dagster_ckpt.lsm.runs.run import run_of
 from dagster_ckpt.lsm.runs.view import View
 
@@ -21,7 +21,7 @@ def view(*keys: int) -> View:
 def test_keys_are_found_in_one_run_and_in_several(upper: list[View], bottom: list[View]) -> None:
     keys = pa.table({"k": [1, 2, 4, 5]}, schema=SCHEMA)
     answer = look_up(upper, bottom, np.array([1, 2, 4, 5], dtype=np.uint64), keys, SCHEMA)
-    found = found_of(answer.parts, keys, SCHEMA)
+    found = find_rows(answer.parts, keys, SCHEMA)
     assert found.present.tolist() == [True, True, False, True]
     assert found.rows.to_pydict() == {"k": [1, 2, 5]}
     assert answer.unknown.tolist() == [2]

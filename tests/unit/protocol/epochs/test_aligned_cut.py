@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from dagster_ckpt.ids import Epoch, StreamUuid, Version
-from dagster_ckpt.protocol.epochs.aligned_cut import Cut, KnownEpochs, Line, NoCut, Reason, newest_cut, seen_of
-from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, consumed_of
+from dagster_ckpt.protocol.epochs.aligned_cut import Cut, KnownEpochs, Line, NoCut, Reason, known_epochs, newest_cut
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, consumption
 from dagster_ckpt.protocol.manifest.manifest import (
     Consumed,
     InputSpec,
@@ -64,9 +64,9 @@ def test_an_epoch_whose_two_ways_of_reading_an_upstream_disagree_is_in_no_cut() 
             )
             for way, epoch in at.items()
         ]
-        return replace(a_manifest(), sources=tuple(sources), consumed=consumed_of(sources))
+        return replace(a_manifest(), sources=tuple(sources), consumed=consumption(sources))
 
-    seen = {Epoch(4): seen_of(both(5, 5)), Epoch(5): seen_of(both(6, 7)), Epoch(6): seen_of(both(8, 7))}
+    seen = {Epoch(4): known_epochs(both(5, 5)), Epoch(5): known_epochs(both(6, 7)), Epoch(6): known_epochs(both(8, 7))}
     lines = {"a": source("a", range(1, 9)), "b": Line(uuid_of("b"), tuple(seen), reads=True, seen=seen)}
     answer, _ = found(lines)
     assert answer == Cut({"a": Epoch(5), "b": Epoch(4)})
@@ -85,12 +85,12 @@ def test_an_epoch_from_before_the_first_batch_has_nothing_of_its_upstream_and_is
         pipeline=replace(PIPELINE, inputs=(reads,)),
         sources=(SourcePosition(SOURCE, initial="12"),),
     )
-    seen = {Epoch(2): seen_of(shown)}
+    seen = {Epoch(2): known_epochs(shown)}
     lines = {"a": source("a", range(1, 9)), "b": Line(uuid_of("b"), (Epoch(2),), reads=True, seen=seen)}
     assert newest_cut(lines) == NoCut(Reason.CREATING, "b", Epoch(2))
     begun = SourcePosition(reads.sources[1], UpstreamPosition(uuid_of("a"), Epoch(8)).encode())
-    shown = replace(shown, sources=(*shown.sources, begun), consumed=consumed_of([begun]))
-    lines["b"] = replace(lines["b"], seen={Epoch(2): seen_of(shown)})
+    shown = replace(shown, sources=(*shown.sources, begun), consumed=consumption([begun]))
+    lines["b"] = replace(lines["b"], seen={Epoch(2): known_epochs(shown)})
     assert newest_cut(lines) == Cut({"a": Epoch(8), "b": Epoch(2)})
 
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from dagster_ckpt.ids import Epoch, Shard, StreamUuid, Version
-from dagster_ckpt.protocol.epochs.retention import files_named, is_cut_off, kept_behind, log_bound, log_named
-from dagster_ckpt.protocol.epochs.subscriber import Subscriber, consumed_by, decode_subscriber, encode_subscriber
+from dagster_ckpt.protocol.epochs.retention import files_named, is_cut_off, log_bound, log_named, log_start
+from dagster_ckpt.protocol.epochs.subscriber import Subscriber, decode_subscriber, encode_subscriber, least_consumed
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest, SourceIdentity, SourcePosition
 from tests.worlds.manifests import a_change, a_manifest, a_run
@@ -26,9 +26,9 @@ def test_the_log_stays_from_what_the_slowest_subscriber_has_consumed(consumed: t
 
 
 def test_of_what_a_subscriber_may_go_back_to_no_more_is_kept_than_the_lag_that_it_may_have() -> None:
-    assert kept_behind(at_epoch(100), Epoch(95), max_lag=10) == 95
-    assert kept_behind(at_epoch(100), Epoch(20), max_lag=10) == 90
-    assert kept_behind(at_epoch(3), Epoch(0), max_lag=10) == 0
+    assert log_start(at_epoch(100), Epoch(95), max_lag=10) == 95
+    assert log_start(at_epoch(100), Epoch(20), max_lag=10) == 90
+    assert log_start(at_epoch(3), Epoch(0), max_lag=10) == 0
 
 
 def test_a_subscriber_is_cut_off_only_beyond_the_lag_that_it_may_have() -> None:
@@ -53,7 +53,7 @@ def test_the_progress_of_a_subscriber_is_in_its_manifest() -> None:
         )
 
     def consumed(*sources: SourcePosition) -> Epoch:
-        return consumed_by(a_manifest(sources=sources), ME, begins=Epoch(60))
+        return least_consumed(a_manifest(sources=sources), ME, begins=Epoch(60))
 
     theirs, mine = read("other", OTHER, 3), read("me", ME, 41)
     assert consumed(theirs, mine) == 41

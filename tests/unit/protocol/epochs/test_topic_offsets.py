@@ -9,7 +9,7 @@ from dagster_ckpt.protocol.epochs.topic_offsets import (
     Offsets,
     Reason,
     TopicsNow,
-    lost,
+    find_lost,
     next_offsets,
     offsets_of,
     read_elsewhere,
@@ -32,12 +32,12 @@ def now(*partitions: tuple[int, int], topic_id: str = "first") -> TopicsNow:
 
 
 def test_what_begins_at_the_position_or_before_it_can_be_read() -> None:
-    assert lost(READ, IDS, now((100, 100), (0, 80)), READ) == ()
-    assert lost({}, {}, now((0, 7), (0, 0)), {("trips", 0): 7, ("trips", 1): 0}) == ()
+    assert find_lost(READ, IDS, now((100, 100), (0, 80)), READ) == ()
+    assert find_lost({}, {}, now((0, 7), (0, 0)), {("trips", 0): 7, ("trips", 1): 0}) == ()
 
 
 def test_records_between_the_position_and_the_beginning_are_removed() -> None:
-    assert lost(READ, IDS, now((150, 170), (50, 80)), READ) == (
+    assert find_lost(READ, IDS, now((150, 170), (50, 80)), READ) == (
         LostOffsets("trips", 0, Reason.REMOVED, read_to=100, begin=100, end=150),
     )
 
@@ -45,8 +45,8 @@ def test_records_between_the_position_and_the_beginning_are_removed() -> None:
 def test_a_new_partition_that_does_not_begin_at_0_has_lost_its_first_records() -> None:
     found = {**READ, ("trips", 2): 9}
     there = now((0, 100), (0, 50), (4, 9))
-    assert lost(READ, IDS, there, found) == (LostOffsets("trips", 2, Reason.REMOVED, read_to=0, begin=0, end=4),)
-    assert lost(READ, IDS, there, READ) == (), "not one of those that the stream reads"
+    assert find_lost(READ, IDS, there, found) == (LostOffsets("trips", 2, Reason.REMOVED, read_to=0, begin=0, end=4),)
+    assert find_lost(READ, IDS, there, READ) == (), "not one of those that the stream reads"
 
 
 @pytest.mark.parametrize(("topic_id", "ends", "skipped"), [("second", 300, 50), ("second", 20, 20), ("first", 20, 20)])
@@ -54,22 +54,24 @@ def test_a_topic_with_another_id_or_fewer_records_than_were_read_is_another(
     topic_id: str, ends: int, skipped: int
 ) -> None:
     there = now((0, 100), (0, ends), topic_id=topic_id)
-    [*_, other] = lost(READ, IDS, there, READ)
+    [*_, other] = find_lost(READ, IDS, there, READ)
     assert other == LostOffsets("trips", 1, Reason.RECREATED, read_to=50, begin=0, end=skipped)
 
 
 def test_of_a_new_topic_a_partition_that_was_not_read_yet_can_be_read_as_a_whole() -> None:
-    assert lost({("trips", 0): 0}, IDS, now((0, 5), topic_id="second"), {("trips", 0): 5}) == ()
+    assert find_lost({("trips", 0): 0}, IDS, now((0, 5), topic_id="second"), {("trips", 0): 5}) == ()
 
 
 @pytest.mark.parametrize(("known", "topic_id"), [({}, "first"), (IDS, "")])
 def test_without_an_id_of_then_or_now_offsets_alone_decide(known: dict[str, str], topic_id: str) -> None:
-    assert lost(READ, known, now((0, 100), (0, 50), topic_id=topic_id), READ) == ()
+    assert find_lost(READ, known, now((0, 100), (0, 50), topic_id=topic_id), READ) == ()
 
 
 def test_a_topic_or_a_partition_that_does_not_exist_is_gone() -> None:
-    assert {each.reason for each in lost(READ, IDS, now(), {})} == {Reason.GONE}
-    assert lost(READ, IDS, now((0, 100)), READ) == (LostOffsets("trips", 1, Reason.GONE, read_to=50, begin=50, end=50),)
+    assert {each.reason for each in find_lost(READ, IDS, now(), {})} == {Reason.GONE}
+    assert find_lost(READ, IDS, now((0, 100)), READ) == (
+        LostOffsets("trips", 1, Reason.GONE, read_to=50, begin=50, end=50),
+    )
 
 
 @pytest.mark.parametrize(

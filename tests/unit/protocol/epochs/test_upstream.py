@@ -13,8 +13,8 @@ from dagster_ckpt.protocol.epochs.upstream import (
     Trouble,
     UpstreamPosition,
     backfill_of,
-    consumed_in_each_way,
-    consumed_of,
+    consumption,
+    consumption_by_epoch,
     decode,
     following_count,
     may_follow,
@@ -150,17 +150,17 @@ def test_what_was_consumed_is_listed_once_for_each_upstream() -> None:
         read("c", None),
         SourcePosition(SOURCE, current='{"logOffset": 3}'),
     ]
-    assert consumed_of(sources) == (Consumed("a", UP, Epoch(3)), Consumed("b", UP, Epoch(6)))
-    assert consumed_in_each_way(sources) == (*consumed_of(sources), Consumed("b", UP, Epoch(7)))
+    assert consumption(sources) == (Consumed("a", UP, Epoch(3)), Consumed("b", UP, Epoch(6)))
+    assert consumption_by_epoch(sources) == (*consumption(sources), Consumed("b", UP, Epoch(7)))
 
 
 def test_an_upstream_that_is_read_in_two_ways_is_listed_once_where_they_agree() -> None:
     sources = [read("b", at(7)), read("b", at(7), ordinal=1)]
-    assert consumed_in_each_way(sources) == (Consumed("b", UP, Epoch(7)),)
+    assert consumption_by_epoch(sources) == (Consumed("b", UP, Epoch(7)),)
 
 
 def test_what_was_consumed_names_the_nonce_of_the_epoch() -> None:
-    [consumed] = consumed_of([read("b", replace(at(7), nonce=Nonce("c3")))])
+    [consumed] = consumption([read("b", replace(at(7), nonce=Nonce("c3")))])
     assert consumed == Consumed("b", UP, Epoch(7), Nonce("c3"))
     assert UpstreamPosition.from_consumed(consumed) == replace(at(7), nonce=Nonce("c3"))
 

@@ -20,22 +20,22 @@ from dagster_ckpt.protocol.transitions.edits import (
     EpochEdit,
     Forking,
     Stamp,
-    committed,
-    created,
+    epoch_manifest,
+    first_manifest,
     forked_empty,
-    opened,
-    rolled_back,
+    opening_manifest,
+    rollback_manifest,
 )
 from dagster_ckpt.protocol.transitions.manifest_rules import violations
-from dagster_ckpt.protocol.transitions.well_formed import malformed
+from dagster_ckpt.protocol.transitions.well_formed import broken_rules
 from tests.worlds.manifests import OWNER, PIPELINE
 from tests.worlds.several_steps import shops_counted
 from tests.worlds.streams import an_edit
 
 FORKED_FROM = (Ancestor(StreamUuid("u"), "a/b", EMPTY),)
-FIRST = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 2), Stamp(Nonce("n"), 1))
+FIRST = first_manifest(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 2), Stamp(Nonce("n"), 1))
 APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
-EMPTY_TABLE = created(Beginning("a/b", StreamUuid("u"), OWNER, APPEND, 2), Stamp(Nonce("n"), 1))
+EMPTY_TABLE = first_manifest(Beginning("a/b", StreamUuid("u"), OWNER, APPEND, 2), Stamp(Nonce("n"), 1))
 
 
 def with_times(edit: EpochEdit, *times_us: tuple[int | None, ...], delays_us: tuple[int | None, ...]) -> EpochEdit:
@@ -47,7 +47,7 @@ def after(
     parent: Manifest, *times_us: tuple[int | None, ...], delays_us: tuple[int | None, ...], **more: Any
 ) -> Manifest:
     edit = with_times(an_edit(parent), *times_us, delays_us=delays_us)
-    return committed(parent, replace(edit, **more), 5, Stamp(Nonce("m"), 2))
+    return epoch_manifest(parent, replace(edit, **more), 5, Stamp(Nonce("m"), 2))
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_an_epoch_with_work_has_emitted_up_to_the_watermark_it_began_with() -> N
 
 
 def test_a_table_that_a_shard_does_not_name_keeps_its_runs() -> None:
-    first = committed(FIRST, an_edit(FIRST), 5, Stamp(Nonce("m"), 2))
+    first = epoch_manifest(FIRST, an_edit(FIRST), 5, Stamp(Nonce("m"), 2))
     edit = an_edit(first)
     silent = replace(edit, acks=(ShardAck(edit.acks[0].shard), edit.acks[1]))
-    second = committed(first, silent, 5, Stamp(Nonce("o"), 3))
+    second = epoch_manifest(first, silent, 5, Stamp(Nonce("o"), 3))
     assert second.runs["total"][0] == first.runs["total"][0]
     assert second.runs["total"][1] == edit.acks[1].tables[0].runs
 
@@ -155,14 +155,14 @@ def test_a_table_that_a_shard_does_not_name_keeps_its_runs() -> None:
 def test_an_estimate_of_rows_that_errs_fails_no_epoch() -> None:
     edit = an_edit(FIRST)
     erring = replace(edit, acks=tuple(replace(ack, state_rows=-1) for ack in edit.acks))
-    second = committed(FIRST, erring, 5, Stamp(Nonce("m"), 2))
+    second = epoch_manifest(FIRST, erring, 5, Stamp(Nonce("m"), 2))
     assert second.statistics.state_rows == 0
-    assert not malformed(second)
+    assert not broken_rules(second)
 
 
 def test_the_parent_is_a_value_that_no_edit_changes() -> None:
     before = replace(FIRST, runs=dict(FIRST.runs))
-    committed(FIRST, an_edit(FIRST), 5, Stamp(Nonce("m"), 2))
+    epoch_manifest(FIRST, an_edit(FIRST), 5, Stamp(Nonce("m"), 2))
     assert before == FIRST
 
 
@@ -174,12 +174,12 @@ def merging(edit: EpochEdit, *replaced: str, rows: int) -> EpochEdit:
 
 
 def test_a_merged_file_stands_where_its_neighbours_stood_and_the_epochs_own_files_come_last() -> None:
-    first = committed(EMPTY_TABLE, an_edit(EMPTY_TABLE), 5, Stamp(Nonce("m"), 2))
-    second = committed(first, an_edit(first), 5, Stamp(Nonce("o"), 3))
+    first = epoch_manifest(EMPTY_TABLE, an_edit(EMPTY_TABLE), 5, Stamp(Nonce("m"), 2))
+    second = epoch_manifest(first, an_edit(first), 5, Stamp(Nonce("o"), 3))
     paths = [file.path for file in second.files.tail]
     assert len(paths) == 4
     edit = merging(an_edit(second), *paths[1:3], rows=10)
-    third = committed(second, edit, 5, Stamp(Nonce("p"), 4))
+    third = epoch_manifest(second, edit, 5, Stamp(Nonce("p"), 4))
     own = [change.path for change in third.changes]
     assert [file.path for file in third.files.tail] == [paths[0], "table/1/1-9-0-0.parquet", paths[3], *own]
     assert third.statistics.merged_rows == 10
@@ -197,12 +197,12 @@ def test_a_merged_file_stands_where_its_neighbours_stood_and_the_epochs_own_file
     ],
 )
 def test_what_was_merged_of_another_list_is_never_committed(chosen: list[int], rows: int, message: str) -> None:
-    first = committed(EMPTY_TABLE, an_edit(EMPTY_TABLE), 5, Stamp(Nonce("m"), 2))
-    second = committed(first, an_edit(first), 5, Stamp(Nonce("o"), 3))
+    first = epoch_manifest(EMPTY_TABLE, an_edit(EMPTY_TABLE), 5, Stamp(Nonce("m"), 2))
+    second = epoch_manifest(first, an_edit(first), 5, Stamp(Nonce("o"), 3))
     paths = [*(file.path for file in second.files.tail), "changes/1-1-0-0.parquet", "changes/1-1-1-0.parquet"]
     edit = merging(an_edit(second), *(paths[at] for at in chosen), rows=rows)
     with pytest.raises(AssertionError, match=message):
-        committed(second, edit, 5, Stamp(Nonce("p"), 4))
+        epoch_manifest(second, edit, 5, Stamp(Nonce("p"), 4))
 
 
 LATEST = SourceIdentity("kafka", "", (("subscribe", "departures"),))
@@ -212,18 +212,18 @@ FOLDER = SourceIdentity("parquet", "file:/data/departures")
 def having_read() -> Manifest:
     """A stream that has read a topic from `latest` on, and a folder."""
     begun = replace(an_edit(FIRST), sources=(SourcePosition(LATEST, initial="at 12"), SourcePosition(FOLDER)))
-    first = committed(FIRST, begun, 5, Stamp(Nonce("m"), 2))
+    first = epoch_manifest(FIRST, begun, 5, Stamp(Nonce("m"), 2))
     seen = SourcePosition(FOLDER, current="0", files=IndexedList(tail=(FileSeen("file:///data/departures/0", 1),)))
     read = (SourcePosition(LATEST, current="at 19", initial="at 12"), seen)
-    return committed(first, replace(an_edit(first), sources=read), 5, Stamp(Nonce("o"), 3))
+    return epoch_manifest(first, replace(an_edit(first), sources=read), 5, Stamp(Nonce("o"), 3))
 
 
 def test_rollback_to_epoch_0_keeps_where_each_source_began() -> None:
     stream = having_read()
-    back = rolled_back(opened(stream, OWNER, PIPELINE, Stamp(Nonce("p"), 4)), None, "run-2")
+    back = rollback_manifest(opening_manifest(stream, OWNER, PIPELINE, Stamp(Nonce("p"), 4)), None, "run-2")
     assert back.sources == (SourcePosition(LATEST, initial="at 12"),)
     assert violations(stream, back) == []
-    again = rolled_back(opened(back, OWNER, PIPELINE, Stamp(Nonce("q"), 5)), None, "run-3")
+    again = rollback_manifest(opening_manifest(back, OWNER, PIPELINE, Stamp(Nonce("q"), 5)), None, "run-3")
     assert again.sources == back.sources
 
 
@@ -234,17 +234,17 @@ def test_fork_of_epoch_0_begins_where_the_sources_of_its_origin_began() -> None:
 
 
 def test_epoch_0_may_go_on_with_other_sources() -> None:
-    back = rolled_back(opened(having_read(), OWNER, PIPELINE, Stamp(Nonce("p"), 4)), None, "run-2")
+    back = rollback_manifest(opening_manifest(having_read(), OWNER, PIPELINE, Stamp(Nonce("p"), 4)), None, "run-2")
     other = replace(an_edit(back), sources=(SourcePosition(SourceIdentity("rate", ""), initial="now"),))
-    assert violations(back, committed(back, other, 5, Stamp(Nonce("q"), 5))) == []
+    assert violations(back, epoch_manifest(back, other, 5, Stamp(Nonce("q"), 5))) == []
 
 
 def test_an_epoch_shows_its_interval_and_the_shards_that_took_longest() -> None:
     took = [(0, 30, 1), (1, 900, 5), (2, 900, 9), (3, 0, 0)]
-    of_four = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 4), Stamp(Nonce("n"), 1))
+    of_four = first_manifest(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 4), Stamp(Nonce("n"), 1))
     acks = tuple(ShardAck(Shard(at), milliseconds=ms, rows_in=rows, host="worker") for at, ms, rows in took)
     edit = replace(an_edit(of_four), acks=acks, interval_ms=10_000)
-    shown = committed(of_four, edit, 5, Stamp(Nonce("m"), 2))
+    shown = epoch_manifest(of_four, edit, 5, Stamp(Nonce("m"), 2))
     assert shown.checkpoint_interval_ms == 10_000
     assert [(each.shard, each.milliseconds, each.rows_in) for each in shown.slowest_shards] == [
         (2, 900, 9),
@@ -252,21 +252,21 @@ def test_an_epoch_shows_its_interval_and_the_shards_that_took_longest() -> None:
         (0, 30, 1),
         (3, 0, 0),
     ]
-    again = opened(shown, OWNER, PIPELINE, Stamp(Nonce("o"), 3))
+    again = opening_manifest(shown, OWNER, PIPELINE, Stamp(Nonce("o"), 3))
     assert (again.checkpoint_interval_ms, again.slowest_shards) == (10_000, shown.slowest_shards)
     without_work = replace(an_edit(again), acks=tuple(ShardAck(ack.shard) for ack in acks), worked=False)
-    assert committed(again, without_work, 5, Stamp(Nonce("p"), 4)).slowest_shards == ()
+    assert epoch_manifest(again, without_work, 5, Stamp(Nonce("p"), 4)).slowest_shards == ()
 
 
 def test_a_manifest_has_the_times_of_a_bounded_number_of_shards() -> None:
-    many = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 64), Stamp(Nonce("n"), 1))
+    many = first_manifest(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 64), Stamp(Nonce("n"), 1))
     acks = tuple(ShardAck(Shard(at), milliseconds=at, host="worker") for at in range(64))
-    shown = committed(many, replace(an_edit(many), acks=acks), 5, Stamp(Nonce("m"), 2)).slowest_shards
+    shown = epoch_manifest(many, replace(an_edit(many), acks=acks), 5, Stamp(Nonce("m"), 2)).slowest_shards
     assert [each.shard for each in shown] == list(range(63, 63 - SLOWEST_MAX, -1))
 
 
 def test_an_epoch_has_the_work_of_each_of_several_steps() -> None:
-    begun = created(Beginning("a/b", StreamUuid("u"), OWNER, shops_counted(), 2), Stamp(Nonce("n"), 1))
+    begun = first_manifest(Beginning("a/b", StreamUuid("u"), OWNER, shops_counted(), 2), Stamp(Nonce("n"), 1))
 
     def ack(step: int, shard: int, milliseconds: int, **rows: Any) -> ShardAck:
         return ShardAck(Shard(shard), step=step, milliseconds=milliseconds, host="worker", **rows)
@@ -279,7 +279,7 @@ def test_an_epoch_has_the_work_of_each_of_several_steps() -> None:
         ack(2, 0, 10, rows_from_steps=4, rows_out=3),
         ack(2, 1, 20),
     )
-    shown = committed(begun, replace(an_edit(begun), acks=acks), 5, Stamp(Nonce("m"), 2))
+    shown = epoch_manifest(begun, replace(an_edit(begun), acks=acks), 5, Stamp(Nonce("m"), 2))
     assert shown.steps == (StepWork(10, 5, 2, 30), StepWork(5, 4, 0, 90), StepWork(4, 3, 0, 20))
     assert (shown.statistics.rows_in, shown.statistics.rows_out, shown.statistics.late_rows) == (10, 3, 2)
     assert [(each.step, each.shard, each.rows_in) for each in shown.slowest_shards[:3]] == [
@@ -287,6 +287,6 @@ def test_an_epoch_has_the_work_of_each_of_several_steps() -> None:
         (1, 0, 1),
         (0, 0, 7),
     ]
-    assert opened(shown, OWNER, shown.pipeline, Stamp(Nonce("o"), 3)).steps == shown.steps
-    assert rolled_back(shown, None, "run").steps == ()
-    assert committed(FIRST, an_edit(FIRST), 5, Stamp(Nonce("m"), 2)).steps == ()
+    assert opening_manifest(shown, OWNER, shown.pipeline, Stamp(Nonce("o"), 3)).steps == shown.steps
+    assert rollback_manifest(shown, None, "run").steps == ()
+    assert epoch_manifest(FIRST, an_edit(FIRST), 5, Stamp(Nonce("m"), 2)).steps == ()

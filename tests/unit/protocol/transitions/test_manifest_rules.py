@@ -9,7 +9,7 @@ import pytest
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.lsm.compaction.resharded_runs import resharded as with_clips
+from dagster_ckpt.lsm.compaction.resharded_runs import reshard_lists as with_clips
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition
@@ -34,16 +34,16 @@ from dagster_ckpt.protocol.transitions.edits import (
     Beginning,
     Forking,
     Stamp,
-    committed,
-    created,
-    forked,
+    epoch_manifest,
+    first_manifest,
+    fork_manifest,
     forked_empty,
-    opened,
-    resharded,
-    rolled_back,
+    opening_manifest,
+    reshard_manifest,
+    rollback_manifest,
 )
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor, violations
-from dagster_ckpt.protocol.transitions.swap import Swap, swapped
+from dagster_ckpt.protocol.transitions.swap import Swap, swap_manifest
 from tests.worlds.manifests import OWNER, PIPELINE, SOURCE, a_change, a_run
 from tests.worlds.streams import an_edit
 
@@ -54,14 +54,14 @@ def stamp(number: int) -> Stamp:
     return Stamp(Nonce(f"nonce-{number}"), number)
 
 
-FIRST = created(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 2), stamp(1))
-SECOND = committed(FIRST, an_edit(FIRST), 5, stamp(2))
-THIRD = committed(SECOND, an_edit(SECOND), 5, stamp(3))
-OPENED = opened(THIRD, OWNER, PIPELINE, stamp(4))
-BACK = rolled_back(OPENED, SECOND, "run-2")
-EMPTIED = rolled_back(OPENED, None, "run-2")
-BEGUN = committed(FIRST, replace(an_edit(FIRST), sources=(SourcePosition(SOURCE, initial="12"),)), 5, stamp(2))
-BEGUN_AGAIN = rolled_back(opened(BEGUN, OWNER, PIPELINE, stamp(3)), None, "run-2")
+FIRST = first_manifest(Beginning("a/b", StreamUuid("u"), OWNER, PIPELINE, 2), stamp(1))
+SECOND = epoch_manifest(FIRST, an_edit(FIRST), 5, stamp(2))
+THIRD = epoch_manifest(SECOND, an_edit(SECOND), 5, stamp(3))
+OPENED = opening_manifest(THIRD, OWNER, PIPELINE, stamp(4))
+BACK = rollback_manifest(OPENED, SECOND, "run-2")
+EMPTIED = rollback_manifest(OPENED, None, "run-2")
+BEGUN = epoch_manifest(FIRST, replace(an_edit(FIRST), sources=(SourcePosition(SOURCE, initial="12"),)), 5, stamp(2))
+BEGUN_AGAIN = rollback_manifest(opening_manifest(BEGUN, OWNER, PIPELINE, stamp(3)), None, "run-2")
 
 
 def with_table(manifest: Manifest, table: InitialTable | None = None) -> Manifest:
@@ -70,12 +70,12 @@ def with_table(manifest: Manifest, table: InitialTable | None = None) -> Manifes
 
 
 AFTER_TABLE = with_table(SECOND, InitialTable(1))
-AFTER_TABLE_OPENED = opened(AFTER_TABLE, OWNER, PIPELINE, stamp(3))
-AFTER_TABLE_EMPTIED = rolled_back(AFTER_TABLE_OPENED, None, "run-2")
-AFTER_TABLE_AGAIN = committed(AFTER_TABLE_EMPTIED, an_edit(AFTER_TABLE_EMPTIED), 5, stamp(5))
-RESHARDED = resharded(THIRD, 8, {"total": with_clips(THIRD.runs["total"], 8)}, stamp(4))
+AFTER_TABLE_OPENED = opening_manifest(AFTER_TABLE, OWNER, PIPELINE, stamp(3))
+AFTER_TABLE_EMPTIED = rollback_manifest(AFTER_TABLE_OPENED, None, "run-2")
+AFTER_TABLE_AGAIN = epoch_manifest(AFTER_TABLE_EMPTIED, an_edit(AFTER_TABLE_EMPTIED), 5, stamp(5))
+RESHARDED = reshard_manifest(THIRD, 8, {"total": with_clips(THIRD.runs["total"], 8)}, stamp(4))
 EIGHT_ACKS = tuple(ShardAck(Shard(shard)) for shard in range(8))
-AFTER = committed(BACK, an_edit(BACK), 5, stamp(5))
+AFTER = epoch_manifest(BACK, an_edit(BACK), 5, stamp(5))
 
 UPSTREAM = SourceIdentity(FORMAT, "a/up", (("read", "table"),))
 
@@ -84,7 +84,7 @@ def having_read(parent: Manifest, offset: UpstreamPosition) -> Manifest:
     """The epoch after `parent` that has read an upstream so far."""
     before = parent.sources[0].current if parent.sources else None
     position = SourcePosition(UPSTREAM, current=offset.encode(), previous=before)
-    return committed(parent, an_edit(parent, sources=(position,)), 5, stamp(parent.version + 1))
+    return epoch_manifest(parent, an_edit(parent, sources=(position,)), 5, stamp(parent.version + 1))
 
 
 READ_4 = having_read(FIRST, UpstreamPosition(StreamUuid("up"), Epoch(4), 1, 2))
@@ -92,12 +92,14 @@ READ_6 = having_read(READ_4, UpstreamPosition(StreamUuid("up"), Epoch(6)))
 
 TIMELINE = replace(PIPELINE, tables=(replace(PIPELINE.tables[0], sort=SortKind.TIME, time="at"),))
 TIMED = replace(THIRD, pipeline=TIMELINE)
-OF_A_TIMELINE = resharded(TIMED, 4, {"total": tuple((a_run(1, 3, shard, 4, 9),) for shard in range(4))}, stamp(4))
+OF_A_TIMELINE = reshard_manifest(
+    TIMED, 4, {"total": tuple((a_run(1, 3, shard, 4, 9),) for shard in range(4))}, stamp(4)
+)
 
 APPEND = replace(PIPELINE, operator="append", parameters={}, keys=(), tables=(), appends=True)
-EMPTY_TABLE = created(Beginning("a/b", StreamUuid("u"), OWNER, APPEND, 2), stamp(1))
-TWO_FILES = committed(EMPTY_TABLE, an_edit(EMPTY_TABLE), 5, stamp(2))
-FOUR_FILES = committed(TWO_FILES, an_edit(TWO_FILES), 5, stamp(3))
+EMPTY_TABLE = first_manifest(Beginning("a/b", StreamUuid("u"), OWNER, APPEND, 2), stamp(1))
+TWO_FILES = epoch_manifest(EMPTY_TABLE, an_edit(EMPTY_TABLE), 5, stamp(2))
+FOUR_FILES = epoch_manifest(TWO_FILES, an_edit(TWO_FILES), 5, stamp(3))
 
 
 def merging(parent: Manifest, first: int, last: int) -> Manifest:
@@ -107,17 +109,17 @@ def merging(parent: Manifest, first: int, last: int) -> Manifest:
     file = replace(gone[-1], path=path, rows=sum(each.rows for each in gone))
     edit = an_edit(parent)
     first_ack = replace(edit.acks[0], files_merged=FilesMerged(tuple(each.path for each in gone), file))
-    return committed(parent, replace(edit, acks=(first_ack, *edit.acks[1:])), 5, stamp(4))
+    return epoch_manifest(parent, replace(edit, acks=(first_ack, *edit.acks[1:])), 5, stamp(4))
 
 
 MERGED = merging(FOUR_FILES, 1, 3)
 
 BESIDE = replace(THIRD, uuid=StreamUuid("beside"), stream="a/b/~rebuild-1")
-SWAPPED = swapped(THIRD, BESIDE, (a_change(4, 4, 0),), Swap(OWNER, "run-3", 5), stamp(4))
+SWAPPED = swap_manifest(THIRD, BESIDE, (a_change(4, 4, 0),), Swap(OWNER, "run-3", 5), stamp(4))
 
 FORKING = Forking("c", StreamUuid("f"), (Ancestor(THIRD.uuid, THIRD.stream, THIRD.epoch),))
-FORKED = forked(THIRD, FORKING, stamp(6))
-FORK_OPENED = opened(FORKED, OWNER, PIPELINE, stamp(7))
+FORKED = fork_manifest(THIRD, FORKING, stamp(6))
+FORK_OPENED = opening_manifest(FORKED, OWNER, PIPELINE, stamp(7))
 FORKED_EMPTY = forked_empty(THIRD, FORKING, stamp(8))
 OTHER_PIPELINE = replace(PIPELINE, keys=("x",), tables=(replace(PIPELINE.tables[0], name="other"),))
 
@@ -165,16 +167,16 @@ def test_what_the_edits_make_breaks_no_rule() -> None:
         (THIRD, EMPTIED),
         (BACK, AFTER),
         (THIRD, RESHARDED),
-        (RESHARDED, committed(RESHARDED, replace(an_edit(RESHARDED), acks=EIGHT_ACKS), 5, stamp(5))),
-        (RESHARDED, opened(RESHARDED, OWNER, PIPELINE, stamp(5))),
-        (RESHARDED, rolled_back(opened(RESHARDED, OWNER, PIPELINE, stamp(5)), SECOND, "run-2")),
+        (RESHARDED, epoch_manifest(RESHARDED, replace(an_edit(RESHARDED), acks=EIGHT_ACKS), 5, stamp(5))),
+        (RESHARDED, opening_manifest(RESHARDED, OWNER, PIPELINE, stamp(5))),
+        (RESHARDED, rollback_manifest(opening_manifest(RESHARDED, OWNER, PIPELINE, stamp(5)), SECOND, "run-2")),
         (TIMED, OF_A_TIMELINE),
-        (FIRST, opened(FIRST, OWNER, PIPELINE, stamp(9))),
+        (FIRST, opening_manifest(FIRST, OWNER, PIPELINE, stamp(9))),
         (FIRST, READ_4),
         (READ_4, READ_6),
-        (READ_6, opened(READ_6, OWNER, PIPELINE, stamp(9))),
-        (READ_6, rolled_back(opened(READ_6, OWNER, PIPELINE, stamp(9)), READ_4, "run-9")),
-        (READ_6, rolled_back(opened(READ_6, OWNER, PIPELINE, stamp(9)), None, "run-9")),
+        (READ_6, opening_manifest(READ_6, OWNER, PIPELINE, stamp(9))),
+        (READ_6, rollback_manifest(opening_manifest(READ_6, OWNER, PIPELINE, stamp(9)), READ_4, "run-9")),
+        (READ_6, rollback_manifest(opening_manifest(READ_6, OWNER, PIPELINE, stamp(9)), None, "run-9")),
         (TWO_FILES, FOUR_FILES),
         (FOUR_FILES, MERGED),
         *((FOUR_FILES, merging(FOUR_FILES, first, last)) for first, last in [(0, 4), (0, 2), (2, 4)]),
@@ -182,7 +184,7 @@ def test_what_the_edits_make_breaks_no_rule() -> None:
         (None, FORKED),
         (FORKED, FORK_OPENED),
         (None, FORKED_EMPTY),
-        (FORKED_EMPTY, opened(FORKED_EMPTY, OWNER, OTHER_PIPELINE, stamp(9))),
+        (FORKED_EMPTY, opening_manifest(FORKED_EMPTY, OWNER, OTHER_PIPELINE, stamp(9))),
     ]:
         check_successor(parent, child)
 
@@ -261,7 +263,7 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     ("writer_is_the_parents", SECOND, THIRD, lambda m: replace(m, pipeline=replace(PIPELINE, keys=("x",)))),
     ("watermark_does_not_go_back", SECOND, THIRD, lambda m: replace(m, watermark_us=SECOND.watermark_us and 1)),
     ("watermark_does_not_go_back", SECOND, THIRD, lambda m: replace(m, watermark_us=None)),
-    ("emitted_up_to_the_parents_watermark", SECOND, THIRD, lambda m: replace(m, harvested_us=m.watermark_us and 1)),
+    ("emits_up_to_the_parents_watermark", SECOND, THIRD, lambda m: replace(m, harvested_us=m.watermark_us and 1)),
     ("event_times_do_not_go_back", SECOND, THIRD, lambda m: replace(m, event_times_us=(1,))),
     ("event_times_do_not_go_back", SECOND, THIRD, lambda m: replace(m, event_times_us=())),
     ("runs_are_the_parents_or_new", SECOND, THIRD, lambda m: runs(m, a_run(1, 4, 0, 2))),
@@ -300,13 +302,13 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     (
         "sources_read_on",
         AFTER_TABLE,
-        committed(AFTER_TABLE, an_edit(AFTER_TABLE), 5, stamp(3)),
+        epoch_manifest(AFTER_TABLE, an_edit(AFTER_TABLE), 5, stamp(3)),
         with_table,
     ),
     ("sources_read_on", AFTER_TABLE_EMPTIED, AFTER_TABLE_AGAIN, with_table),
     ("sources_read_on", AFTER_TABLE_EMPTIED, AFTER_TABLE_AGAIN, lambda m: with_table(m, InitialTable(2))),
     ("epoch_0_begins_where_the_stream_began", AFTER_TABLE_OPENED, AFTER_TABLE_EMPTIED, with_table),
-    ("sources_read_on", BEGUN, committed(BEGUN, an_edit(BEGUN), 5, stamp(3)), lambda m: m),
+    ("sources_read_on", BEGUN, epoch_manifest(BEGUN, an_edit(BEGUN), 5, stamp(3)), lambda m: m),
     ("epoch_0_begins_where_the_stream_began", BEGUN, BEGUN_AGAIN, lambda m: replace(m, sources=())),
     ("epoch_0_begins_where_the_stream_began", BEGUN, BEGUN_AGAIN, lambda m: replace(m, sources=THIRD.sources)),
     ("consumed_reads_on", READ_6, having_read(READ_6, UpstreamPosition(StreamUuid("up"), Epoch(5))), lambda m: m),
@@ -327,7 +329,7 @@ BROKEN: list[tuple[str, Manifest | None, Manifest, Edit]] = [
     (
         "an_opening_shows_what_was_there",
         READ_6,
-        opened(READ_6, OWNER, PIPELINE, stamp(9)),
+        opening_manifest(READ_6, OWNER, PIPELINE, stamp(9)),
         lambda m: replace(m, consumed=()),
     ),
     ("an_opening_shows_what_was_there", THIRD, BACK, lambda m: replace(m, epoch=Epoch(1))),
@@ -414,7 +416,7 @@ def test_shards_share_a_run_and_its_bytes_count_once() -> None:
         )
         for shard in range(2)
     )
-    statistics = committed(SECOND, replace(an_edit(SECOND), acks=acks), 5, stamp(3)).statistics
+    statistics = epoch_manifest(SECOND, replace(an_edit(SECOND), acks=acks), 5, stamp(3)).statistics
     assert (statistics.state_bytes, statistics.merged_rows, statistics.stall_ms) == (1000, 6, 3), (
         "tasks wait side by side"
     )
@@ -422,15 +424,17 @@ def test_shards_share_a_run_and_its_bytes_count_once() -> None:
 
 def test_an_epoch_of_the_drivers_own_keeps_batch_and_positions() -> None:
     edit = an_edit(SECOND, batch_id=SECOND.batch_id, sources=SECOND.sources)
-    assert violations(SECOND, committed(SECOND, edit, 5, stamp(3))) == []
+    assert violations(SECOND, epoch_manifest(SECOND, edit, 5, stamp(3))) == []
 
 
 def test_the_lists_of_the_past_are_bounded() -> None:
     manifest, rounds = FIRST, ABANDONED_MAX + 3
     for number in range(rounds):
-        kept = committed(manifest, an_edit(manifest), 5, stamp(10 + 3 * number))
-        given_up = committed(kept, an_edit(kept), 5, stamp(11 + 3 * number))
-        manifest = rolled_back(opened(given_up, OWNER, PIPELINE, stamp(12 + 3 * number)), kept, f"run-{number}")
+        kept = epoch_manifest(manifest, an_edit(manifest), 5, stamp(10 + 3 * number))
+        given_up = epoch_manifest(kept, an_edit(kept), 5, stamp(11 + 3 * number))
+        manifest = rollback_manifest(
+            opening_manifest(given_up, OWNER, PIPELINE, stamp(12 + 3 * number)), kept, f"run-{number}"
+        )
         if number > ABANDONED_MAX - 3 or number < 3:
             assert violations(given_up, manifest) == []
     assert len(manifest.rollbacks) == ROLLBACKS_MAX
@@ -443,6 +447,6 @@ def test_the_lists_of_the_past_are_bounded() -> None:
     assert all(is_abandoned(manifest, epoch) for epoch in range(oldest.last + 1))
     assert not is_abandoned(manifest, oldest.last + 1)
     # Epoch 0 can be gone back to all the same, and is no doubtful one then: all that was is left behind.
-    emptied = rolled_back(opened(manifest, OWNER, PIPELINE, stamp(9)), None, "run")
+    emptied = rollback_manifest(opening_manifest(manifest, OWNER, PIPELINE, stamp(9)), None, "run")
     assert violations(manifest, emptied) == []
     assert emptied.abandoned == (EpochRange(Epoch(1), manifest.abandoned[-1].last),)

@@ -13,10 +13,10 @@ from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.protocol.transitions.renamed_columns import (
     check_renames,
     former_names,
-    named_as,
     names_in_file,
     own_names,
     with_former_names,
+    with_names_of,
 )
 from dagster_ckpt.protocol.transitions.swap import ancestor_of, handover
 from tests.worlds.manifests import PIPELINE, a_manifest
@@ -108,7 +108,7 @@ def shown(pipeline: Pipeline) -> Manifest:
     ],
 )
 def test_an_epoch_before_is_read_under_the_newest_names(was: Pipeline, now: Pipeline, names: list[str]) -> None:
-    named = named_as(shown(was), shown(now)).pipeline
+    named = with_names_of(shown(was), shown(now)).pipeline
     assert named.output.names == names
     assert named.own == was.own
 
@@ -116,12 +116,12 @@ def test_an_epoch_before_is_read_under_the_newest_names(was: Pipeline, now: Pipe
 def test_a_rebuilt_stream_has_columns_of_its_own() -> None:
     was = shown(step("delay", "n", delay="minutes"))
     now = shown(step("minutes", "n", "delay"))  # the last one is new, and had no other name
-    assert named_as(was, now).pipeline.output.names == ["delay", "n"], "in a stream that kept its state"
+    assert with_names_of(was, now).pipeline.output.names == ["delay", "n"], "in a stream that kept its state"
     swapped = Ancestor(StreamUuid("2" * 32), "counts/~rebuild-1", Epoch(9), swapped=True)  # as releases wrote it
     rebuilt = replace(now, ancestors=(swapped,))
-    assert named_as(was, rebuilt) == was
+    assert with_names_of(was, rebuilt) == was
     renamed = replace(rebuilt, pipeline=step("minutes", "n", "delay", n="count"))
-    assert named_as(rebuilt, renamed).pipeline.output.names == ["minutes", "count", "delay"], "renamed since"
+    assert with_names_of(rebuilt, renamed).pipeline.output.names == ["minutes", "count", "delay"], "renamed since"
 
 
 def query(function: str, **names: str) -> Pipeline:
@@ -164,7 +164,7 @@ def test_over_a_swap_a_column_is_known_by_its_name_in_the_table(
 ) -> None:
     before = shown(was)
     swap = swap_after(later(before, end), rebuilt, 10)
-    named = named_as(before, later(swap, now)).pipeline
+    named = with_names_of(before, later(swap, now)).pipeline
     assert named.output.names == names
     assert named.own == was.own
 
@@ -174,11 +174,11 @@ def test_a_rename_is_followed_over_several_swaps() -> None:
     first = swap_after(before, step("a", "n"), 10)
     second = swap_after(later(first, step("a", "n", a="b")), step("b", "n"), 20)
     newest = later(second, step("b", "n", b="c"))
-    names = [named_as(each, newest).pipeline.output.names for each in (before, first, second)]
+    names = [with_names_of(each, newest).pipeline.output.names for each in (before, first, second)]
     assert names == [["c", "n"]] * 3
     dropped = swap_after(later(first, step("a", "n", a="b")), step("n"), 20)
     back = later(dropped, step("n", "a", n="b", a="a"))
-    assert named_as(before, back) == before, "the table's `b` is another one by now"
+    assert with_names_of(before, back) == before, "the table's `b` is another one by now"
 
 
 def test_a_swap_that_a_rollback_left_behind_is_not_between() -> None:
@@ -186,12 +186,12 @@ def test_a_swap_that_a_rollback_left_behind_is_not_between() -> None:
     swap = swap_after(before, step("n", "k", n="k", k="n"), 10)
     back = replace(swap, pipeline=before.pipeline, epoch=before.epoch, abandoned=(EpochRange(Epoch(10), Epoch(10)),))
     newest = later(back, step("k", "n", k="key"))
-    assert named_as(before, newest).pipeline.output.names == ["key", "n"]
-    assert named_as(back, newest).pipeline.output.names == ["key", "n"]
-    assert named_as(swap, newest) == swap, "its state was another one"
+    assert with_names_of(before, newest).pipeline.output.names == ["key", "n"]
+    assert with_names_of(back, newest).pipeline.output.names == ["key", "n"]
+    assert with_names_of(swap, newest) == swap, "its state was another one"
     again = swap_after(newest, step("key", "n"), 20)
-    assert named_as(before, again).pipeline.output.names == ["key", "n"]
-    assert named_as(before, later(again, step("key", "n", key="id"))).pipeline.output.names == ["id", "n"]
+    assert with_names_of(before, again).pipeline.output.names == ["key", "n"]
+    assert with_names_of(before, later(again, step("key", "n", key="id"))).pipeline.output.names == ["id", "n"]
 
 
 def test_epochs_that_changed_steps_abandoned_keep_their_names() -> None:
@@ -200,8 +200,8 @@ def test_epochs_that_changed_steps_abandoned_keep_their_names() -> None:
     swap = swap_after(before, step("n", "k", n="k", k="n"), 10)
     restarted = replace(swap, epoch=Epoch(12), abandoned=(EpochRange(Epoch(1), Epoch(11)),))
     newest = later(restarted, step("n", "k", n="key", k="n"))
-    assert named_as(before, newest) == before
-    assert named_as(restarted, newest).pipeline.output.names == ["key", "n"]
+    assert with_names_of(before, newest) == before
+    assert with_names_of(restarted, newest).pipeline.output.names == ["key", "n"]
 
 
 def test_the_manifest_remembers_what_took_over() -> None:
@@ -213,8 +213,11 @@ def test_the_manifest_remembers_what_took_over() -> None:
 
 def test_a_place_in_a_query_is_another_column_once_its_aggregates_have_changed() -> None:
     before = shown(query("sum", k0="carrier", a0="total"))
-    assert named_as(before, shown(query("sum", k0="carrier", a0="all"))).pipeline.output.names == ["carrier", "all"]
-    assert named_as(before, shown(query("max", k0="carrier", a0="most"))) == before
+    assert with_names_of(before, shown(query("sum", k0="carrier", a0="all"))).pipeline.output.names == [
+        "carrier",
+        "all",
+    ]
+    assert with_names_of(before, shown(query("max", k0="carrier", a0="most"))) == before
 
 
 def appended(*names: str, type_: pa.DataType = TEXT) -> Pipeline:
@@ -239,7 +242,7 @@ def test_files_have_a_column_under_the_names_that_it_had() -> None:
     assert former_names(third.output) == {"line": ("airline", "carrier")}
     for columns, name in ((("carrier", "n"), "carrier"), (("n", "airline"), "airline"), (("n", "line"), "line")):
         assert names_in_file(columns, former_names(third.output)) == {"line": name, "n": "n"}
-    assert named_as(shown(first), shown(third)).pipeline.output.names == ["line", "n"]
+    assert with_names_of(shown(first), shown(third)).pipeline.output.names == ["line", "n"]
     assert former_names(after(third, appended("n"), {}).output) == {}, "dropped"
 
 

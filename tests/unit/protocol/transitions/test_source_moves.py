@@ -18,7 +18,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
 )
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
-from dagster_ckpt.protocol.transitions.edits import Stamp, committed, opened, rolled_back
+from dagster_ckpt.protocol.transitions.edits import Stamp, epoch_manifest, opening_manifest, rollback_manifest
 from dagster_ckpt.protocol.transitions.manifest_rules import violations
 from dagster_ckpt.protocol.transitions.source_moves import Moves, pipeline_gone_on, successors
 from tests.unit.protocol.transitions.test_edits import FIRST
@@ -43,7 +43,7 @@ def reading(*sources: SourceIdentity) -> Pipeline:
 def having_read(*positions: SourcePosition) -> Manifest:
     pipeline = reading(*(position.source for position in positions))
     first = replace(created_for(pipeline), nonce=Nonce("n"))
-    return committed(first, replace(an_edit(first), sources=positions), 5, Stamp(Nonce("m"), 2))
+    return epoch_manifest(first, replace(an_edit(first), sources=positions), 5, Stamp(Nonce("m"), 2))
 
 
 def created_for(pipeline: Pipeline) -> Manifest:
@@ -51,7 +51,7 @@ def created_for(pipeline: Pipeline) -> Manifest:
 
 
 def reopened(parent: Manifest, pipeline: Pipeline, moves: Moves = ()) -> Manifest:
-    return opened(parent, OWNER, pipeline, Stamp(Nonce("o"), 3), moves)
+    return opening_manifest(parent, OWNER, pipeline, Stamp(Nonce("o"), 3), moves)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_what_was_seen_before_a_move_is_noted_to_be_elsewhere() -> None:
 
 def test_a_rollback_to_before_a_move_takes_it_into_account() -> None:
     second = having_read(SourcePosition(folder("file:/old/in"), current="0"))
-    third = committed(second, replace(an_edit(second), sources=second.sources), 5, Stamp(Nonce("p"), 3))
+    third = epoch_manifest(second, replace(an_edit(second), sources=second.sources), 5, Stamp(Nonce("p"), 3))
     moves = (("file:/old", "file:/new"),)
-    opening = opened(third, OWNER, reading(folder("file:/new/in")), Stamp(Nonce("q"), 4), moves)
-    back = rolled_back(opening, second, "run-2", moves)
+    opening = opening_manifest(third, OWNER, reading(folder("file:/new/in")), Stamp(Nonce("q"), 4), moves)
+    back = rollback_manifest(opening, second, "run-2", moves)
     assert back.epoch == Epoch(second.version)
     assert back.sources == (SourcePosition(folder("file:/new/in"), current="0"),)
     assert violations(third, back) == []

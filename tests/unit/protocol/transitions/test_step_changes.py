@@ -27,7 +27,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     Statistics,
 )
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
-from dagster_ckpt.protocol.transitions.step_changes import StepChange, changed, has_table
+from dagster_ckpt.protocol.transitions.step_changes import StepChange, change_steps, has_table
 from tests.worlds.manifests import a_run
 from tests.worlds.several_steps import shops_counted, with_runs
 
@@ -179,13 +179,13 @@ def test_the_changed_stream_has_the_state_of_kept_steps_and_nothing_else() -> No
     )
     orders, shops, last = before.steps
     after = steps(orders, shops, replace(last, parameters={**last.parameters, "more": 1}))
-    child = changed(parent, after)
+    child = change_steps(parent, after)
     assert child.runs == {**{name: parent.runs[name] for name in ("0.rows", "1.groups")}, "groups": ((), ())}
     assert child.abandoned == (EpochRange(Epoch(1), Epoch(6)),)
     assert (child.version, child.nonce, child.sources) == (parent.version, parent.nonce, parent.sources)
     assert (child.statistics.table_rows, child.statistics.state_rows) == (0, 60)
     assert (child.statistics.total_rows_in, child.event_times_us) == (90, (5,))
-    shorter = changed(parent, steps(orders, shops))
+    shorter = change_steps(parent, steps(orders, shops))
     assert shorter.runs == {"0.rows": parent.runs["0.rows"], "groups": parent.runs["1.groups"]}
 
 
@@ -229,7 +229,7 @@ def test_a_run_that_is_overlaid_is_not_counted_twice() -> None:
     run = replace(a_run(1, 1, 0), tombstones=4)
     parent = replace(with_runs(THREE, 2), statistics=Statistics(state_rows=50), epoch=Epoch(1))
     parent = replace(parent, runs={**parent.runs, "0.groups": ((run,), (run,)), "1.groups": ((), ())})
-    assert changed(parent, steps(ORDERS, SHOPS, OTHER)).statistics.state_rows == 2
+    assert change_steps(parent, steps(ORDERS, SHOPS, OTHER)).statistics.state_rows == 2
 
 
 def test_a_table_is_there_where_the_operator_logs_one() -> None:

@@ -18,9 +18,9 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
 )
 from dagster_ckpt.protocol.object_names import swap_pin_name
-from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, committed, created
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, epoch_manifest, first_manifest
 from dagster_ckpt.protocol.transitions.manifest_rules import violations
-from dagster_ckpt.protocol.transitions.swap import Swap, behind, cannot_take_over, swapped
+from dagster_ckpt.protocol.transitions.swap import Swap, behind, cannot_take_over, swap_manifest
 from tests.worlds.manifests import OWNER, PIPELINE, a_change
 from tests.worlds.streams import an_edit
 
@@ -29,9 +29,9 @@ UPSTREAM = SourceIdentity(FORMAT, "up", (("read", "table"),))
 
 
 def _stream(uuid: str, epochs: int) -> Manifest:
-    manifest = created(Beginning(uuid, StreamUuid(uuid), OWNER, PIPELINE, 2), Stamp(Nonce(f"{uuid}-1"), 1))
+    manifest = first_manifest(Beginning(uuid, StreamUuid(uuid), OWNER, PIPELINE, 2), Stamp(Nonce(f"{uuid}-1"), 1))
     for number in range(epochs):
-        manifest = committed(manifest, an_edit(manifest), 5, Stamp(Nonce(f"{uuid}-{number + 2}"), number + 2))
+        manifest = epoch_manifest(manifest, an_edit(manifest), 5, Stamp(Nonce(f"{uuid}-{number + 2}"), number + 2))
     return manifest
 
 
@@ -44,7 +44,7 @@ def _at(manifest: Manifest, source: SourceIdentity, current: str | None, files: 
 
 def test_it_shows_what_was_built_beside_as_its_next_epoch() -> None:
     before, beside = _stream("live", 4), _stream("beside", 6)
-    manifest = swapped(before, beside, (a_change(6, 6, 0),), Swap(OWNER, "asked", 3), Stamp(Nonce("n"), 9))
+    manifest = swap_manifest(before, beside, (a_change(6, 6, 0),), Swap(OWNER, "asked", 3), Stamp(Nonce("n"), 9))
     assert violations(before, manifest) == []
     assert decode_manifest(encode_manifest(manifest), "m") == manifest
     assert (manifest.kind, manifest.version, manifest.epoch, manifest.term) == (ManifestKind.SWAP, 6, 6, 6)
@@ -54,7 +54,7 @@ def test_it_shows_what_was_built_beside_as_its_next_epoch() -> None:
     assert (manifest.statistics.total_epochs, manifest.rollbacks) == (5, ("asked",))
     [ancestor] = manifest.ancestors
     assert ancestor.pin_of(manifest.uuid) == swap_pin_name(StreamUuid("live"), beside.epoch)
-    following = committed(manifest, an_edit(manifest), 3, Stamp(Nonce("o"), 10))
+    following = epoch_manifest(manifest, an_edit(manifest), 3, Stamp(Nonce("o"), 10))
     assert violations(manifest, following) == []
 
 

@@ -58,7 +58,7 @@ def test_the_late_rows_of_each_input_add_up_to_the_streams(stream: TaskStream) -
 
 def test_each_asset_has_the_late_rows_of_its_input(stream: TaskStream) -> None:
     shown = stream.epoch((0, [left(1), left(2)]), (1, [right(4)]))
-    events = [late.materialization(0) for late in LateRows.kept(dg.AssetKey("s"), shown)]
+    events = [late.materialization(0) for late in LateRows.of_stream(dg.AssetKey("s"), shown)]
     figures = [tuple(event.metadata[label].value for label in ("late_rows", "dagster/row_count")) for event in events]
     assert dict(zip([event.asset_key.path[0] for event in events], figures, strict=True)) == {
         "s_late_rows": (2, 2),
@@ -72,7 +72,7 @@ def test_what_an_older_release_counted_together_stays_so(stream: TaskStream) -> 
     del fields["statistics"]["late_rows_by_input"]
     older = decode_manifest(gzip.compress(json.dumps(fields).encode()), "m")
     assert counted(older) == [None, None]
-    for late in LateRows.kept(dg.AssetKey("s"), older):
+    for late in LateRows.of_stream(dg.AssetKey("s"), older):
         metadata = late.materialization(0).metadata
         assert metadata["late_rows_total"].value == 3
         assert "dagster/row_count" not in metadata, "the rows of the other input are not this asset's"

@@ -23,7 +23,7 @@ from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manifest, Owner
-from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, created
+from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
 from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
@@ -114,7 +114,7 @@ class Stream:
 
     def __post_init__(self) -> None:
         beginning = Beginning("s", StreamUuid("u"), Owner("i", "s"), self.operator.pipeline, len(SHARDS))
-        self.manifest = created(beginning, Stamp(Nonce("n"), 0))
+        self.manifest = first_manifest(beginning, Stamp(Nonce("n"), 0))
 
     def attempt(self, watermark_us: int | None, batches: list[pa.RecordBatch], limit_bytes: int) -> "Worked":
         """Make the next epoch, without committing it."""

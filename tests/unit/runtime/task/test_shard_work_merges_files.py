@@ -325,9 +325,9 @@ def test_a_merge_that_takes_too_long_is_left_for_later_and_the_epoch_goes_on(
         return read(store, refs)
 
     stream.epochs(FILES_MIN)
-    read, setup = change_log.checked, stream.setup
+    read, setup = change_log.read_files, stream.setup
     with monkeypatch.context() as slow:
-        slow.setattr(change_log, "checked", slowly)
+        slow.setattr(change_log, "read_files", slowly)
         slow.setattr(stream, "setup", replace(setup, engine=EngineOptions(timeout_ms=2_000)))
         assert stream.epoch().statistics.merged_rows == 0
     assert stream.epoch().statistics.merged_rows == 3 * (FILES_MIN + 1)

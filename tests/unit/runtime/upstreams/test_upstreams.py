@@ -22,7 +22,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
     UpstreamPosition,
     backfill_pin,
     backfill_pins,
-    consumed_of,
+    consumption,
 )
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.object_names import manifest_name, pin_name
@@ -446,7 +446,7 @@ def test_a_damaged_snapshot_is_replaced_or_the_upstream_rolled_back(pair: Pair) 
 
 def _epoch_that_read(pair: Pair, epoch: int) -> int:
     def consumed(manifest: Manifest) -> int:
-        return consumed_of(manifest.sources)[0].epoch
+        return consumption(manifest.sources)[0].epoch
 
     shown = [pair.chain("down").read(entry.version) for entry in pair.down.manifest.retained]
     return next(manifest.epoch for manifest in shown if consumed(manifest) == epoch)

@@ -48,7 +48,7 @@ def test_its_size_is_known_and_no_other_thread_brings_its_bytes() -> None:
     writer = RunWriter(MemoryObjectStore("loaded"), FileId(Term(1), Epoch(1), Shard(0), 1), engine())
     run = decode("some.arrow", far.data, FILE.checksum, SCHEMA, far)
     written = writer.write(run, Folder(SPEC, [Shard(0)], 1), HashRange(), Level.BOTTOM)
-    assert written.foreseen.bytes == run.loaded().nbytes
+    assert written.foreseen.bytes == run.load().nbytes
     assert written.ref().rows == len(RUN)
     assert far.asked_by == {threading.get_ident()}
     assert same(run, RUN)

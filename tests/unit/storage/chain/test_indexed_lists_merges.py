@@ -37,7 +37,7 @@ def test_what_is_spilled_is_large(tasks: int) -> None:
             merged = ChangeRef(merged.path, len(merge.files), merged.bytes, "c", Epoch(epoch), Shard(0))
             tail = with_merged(tail, [FilesMerged(tuple(file.path for file in merge.files), merged)])
         own = tuple(a_file(epoch, number, size) for number in range(tasks))
-        listed = lists.shortened(IndexedList(listed.index, (*tail, *own)), lambda: next(names), open_end(tasks))
+        listed = lists.shorten(IndexedList(listed.index, (*tail, *own)), lambda: next(names), open_end(tasks))
         assert len(listed.tail) <= TAIL_MAX + TAIL_MAX // 4 + tasks
     spilled = lists.entries(IndexedList(listed.index))
     assert spilled

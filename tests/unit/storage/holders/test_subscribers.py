@@ -476,7 +476,7 @@ def test_a_pass_that_slept_while_epochs_were_retired_takes_no_collected_index_fo
     monkeypatch.setattr(indexed_lists, "MERGED", 2)
     world.open(UP, pipeline=replace(PIPELINE, tables=(), keys=(), appends=True))
     world.subscribe(world.commit(UP, MANIFESTS_KEPT))
-    shown, subscribed = world.writers[UP].manifest, Collector._subscribed
+    shown, subscribed = world.writers[UP].manifest, Collector._subscriptions
     slept: list[Manifest] = []
 
     def sleep(collector: Collector, newest: Manifest) -> Any:
@@ -490,7 +490,7 @@ def test_a_pass_that_slept_while_epochs_were_retired_takes_no_collected_index_fo
                 world.store(UP).delete(ref.path)
         return subscribed(collector, newest)
 
-    monkeypatch.setattr(Collector, "_subscribed", sleep)
+    monkeypatch.setattr(Collector, "_subscriptions", sleep)
     world.collect()
     assert slept == [shown]
 

@@ -36,7 +36,7 @@ def test_a_lease_is_there_at_once_beats_by_itself_and_is_closed_at_the_end() -> 
     heartbeat.begin()
     assert read_lease(store, QUICK.term) is not None
     _until(store, 4)
-    heartbeat.reached(Epoch(7))
+    heartbeat.reach(Epoch(7))
     assert _until(store, heartbeat.lease.counter + 2).epoch == 7
     heartbeat.end("success")
     closed = read_lease(store, QUICK.term)
