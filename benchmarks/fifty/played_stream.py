@@ -13,7 +13,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.integration.events.event_totals import read_totals
 from dagster_ckpt.integration.events.step_events import EpochEvents, Event, EventLog
-from dagster_ckpt.integration.events.table_metadata import Place, TableMetadata
+from dagster_ckpt.integration.events.table_metadata import TableMetadata, TablePlace
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.ack import ShardAck
@@ -74,7 +74,7 @@ class PlayedStream:
             log_event=self._log,
             may_report=lambda _: True,
             reported=lambda: read_totals(self.instance, key),
-            table=TableMetadata(Place(f"{self.url}/{self.name}")),
+            table=TableMetadata(TablePlace(f"{self.url}/{self.name}")),
         )
         self._events = EpochEvents(log, EVENT_INTERVAL_MS, self._clock)
         self._events.opened(self._manifest)

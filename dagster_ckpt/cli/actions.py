@@ -8,7 +8,7 @@ import click
 
 from dagster_ckpt.cli import argument_values
 from dagster_ckpt.cli.request import (
-    Request,
+    CommandRequest,
     as_of_time,
     at_epoch,
     at_one_epoch,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @unasked
 @takes_request
 def rollback(
-    request: Request,
+    request: CommandRequest,
     streams: tuple[str, ...],
     *,
     epoch: int | None,
@@ -88,7 +88,7 @@ def rollback(
     "--wait", default="1 minute", show_default=True, metavar="TIME", help="How long to wait for epochs in work."
 )
 @takes_request
-def savepoint(request: Request, name: str, streams: tuple[str, ...], *, wait: str) -> None:
+def savepoint(request: CommandRequest, name: str, streams: tuple[str, ...], *, wait: str) -> None:
     """Pin an epoch of each STREAM as NAME, after its writer has committed what it works on.
 
     The epochs belong together if you name all streams of a chain. No writer is disturbed. `rollback STREAM... --pin
@@ -108,7 +108,7 @@ def savepoint(request: Request, name: str, streams: tuple[str, ...], *, wait: st
 @at_epoch
 @as_of_time
 @takes_request
-def pin(request: Request, stream: str, name: str, epoch: int | None, as_of: datetime | None) -> None:
+def pin(request: CommandRequest, stream: str, name: str, epoch: int | None, as_of: datetime | None) -> None:
     """Keep an epoch of STREAM readable under NAME.
 
     It stays readable until you unpin it, even when the epoch is retired. A live writer is not disturbed; the same pin
@@ -128,7 +128,7 @@ def pin(request: Request, stream: str, name: str, epoch: int | None, as_of: date
 @click.argument("name")
 @unasked
 @takes_request
-def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
+def unpin(request: CommandRequest, stream: str, name: str, *, yes: bool) -> None:
     """Remove the pin NAME from STREAM.
 
     The epoch stays readable while it is retained; after that, its files are garbage.
@@ -150,7 +150,9 @@ def unpin(request: Request, stream: str, name: str, *, yes: bool) -> None:
 @as_of_time
 @unasked
 @takes_request
-def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: datetime | None, *, yes: bool) -> None:
+def fork(
+    request: CommandRequest, stream: str, new: str, epoch: int | None, as_of: datetime | None, *, yes: bool
+) -> None:
     """Create a stream NEW that begins with an epoch of STREAM.
 
     Nothing is copied: STREAM keeps the files that NEW needs, and both continue independently. The asset of that name
@@ -188,7 +190,7 @@ def fork(request: Request, stream: str, new: str, epoch: int | None, as_of: date
 )
 @unasked
 @takes_request
-def gc(request: Request, streams: tuple[str, ...], grace_period: str, max_lag: int, *, yes: bool) -> None:
+def gc(request: CommandRequest, streams: tuple[str, ...], grace_period: str, max_lag: int, *, yes: bool) -> None:
     """Collect the garbage of STREAM, or of all streams.
 
     Removes epochs that have been retired for the grace period, and leftovers of failed attempts. Live writers do this
@@ -218,7 +220,7 @@ def gc(request: Request, streams: tuple[str, ...], grace_period: str, max_lag: i
 @click.argument("streams", nargs=-1, required=True, metavar="STREAM...")
 @click.option("--wait", "waits", is_flag=True, help="Return when the writers have ended.")
 @takes_request
-def drain(request: Request, streams: tuple[str, ...], *, waits: bool) -> None:
+def drain(request: CommandRequest, streams: tuple[str, ...], *, waits: bool) -> None:
     """Ask the writer of STREAM to end cleanly at its next epoch.
 
     For deploys: the next Dagster run continues from there, with new code if there is any. The sensor starts that of a
@@ -252,7 +254,7 @@ def drain(request: Request, streams: tuple[str, ...], *, waits: bool) -> None:
 @click.argument("name")
 @unasked
 @takes_request
-def unsubscribe(request: Request, stream: str, name: str, *, yes: bool) -> None:
+def unsubscribe(request: CommandRequest, stream: str, name: str, *, yes: bool) -> None:
     """Remove the subscriber NAME: STREAM no longer keeps its change log for it.
 
     For a stream that is gone for good. One that runs again subscribes again at its start; what it needs may be gone.
@@ -277,7 +279,7 @@ def unsubscribe(request: Request, stream: str, name: str, *, yes: bool) -> None:
 @fencing
 @unasked
 @takes_request
-def reshard(request: Request, stream: str, *, shards: int, fence: bool, yes: bool) -> None:
+def reshard(request: CommandRequest, stream: str, *, shards: int, fence: bool, yes: bool) -> None:
     """Change the number of shards of STREAM.
 
     Its next Dagster run continues with it; give its asset the same number. Rows that wait for the watermark are
@@ -301,7 +303,7 @@ def reshard(request: Request, stream: str, *, shards: int, fence: bool, yes: boo
 @click.option("--pace", type=click.FloatRange(0, 1, min_open=True), help="The part of the time that it may work.")
 @unasked
 @takes_request
-def rebuild(request: Request, stream: str, options: tuple[str, ...], *, pace: float | None, yes: bool) -> None:
+def rebuild(request: CommandRequest, stream: str, options: tuple[str, ...], *, pace: float | None, yes: bool) -> None:
     """Rebuild STREAM with the deployed code alongside the live one, then switch over to it.
 
     Launches the stream's job by `dagster job launch`, in the instance of DAGSTER_HOME: give what that needs behind
@@ -320,7 +322,7 @@ def rebuild(request: Request, stream: str, options: tuple[str, ...], *, pace: fl
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTION...]")
 @unasked
 @takes_request
-def restart_steps(request: Request, stream: str, options: tuple[str, ...], *, yes: bool) -> None:
+def restart_steps(request: CommandRequest, stream: str, options: tuple[str, ...], *, yes: bool) -> None:
     """Start STREAM with changed steps, which begin with the tables of the steps before them.
 
     The Dagster run has `restart_steps` in its run config. It is launched as that of `rebuild` is: give what `dagster
@@ -339,7 +341,7 @@ def restart_steps(request: Request, stream: str, options: tuple[str, ...], *, ye
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTION...]")
 @unasked
 @takes_request
-def from_epoch(request: Request, stream: str, epoch: int, options: tuple[str, ...], *, yes: bool) -> None:
+def from_epoch(request: CommandRequest, stream: str, epoch: int, options: tuple[str, ...], *, yes: bool) -> None:
     """Start STREAM from a retained or pinned EPOCH, with the deployed code; 0: from the sources' beginning.
 
     The Dagster run has `from_epoch` in its run config, and rolls back when it opens the stream: unlike `rollback`, it

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dagster_ckpt.cli import argument_values
-from dagster_ckpt.cli.request import Request, as_of_time, at_epoch, at_most, at_one_epoch, only_columns, takes_request
+from dagster_ckpt.cli.request import (
+    CommandRequest,
+    as_of_time,
+    at_epoch,
+    at_most,
+    at_one_epoch,
+    only_columns,
+    takes_request,
+)
 from dagster_ckpt.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @takes_request
-def streams(request: Request) -> None:
+def streams(request: CommandRequest) -> None:
     """List the streams in the store.
 
     Whether each is live, its current epoch, how long ago that was committed, and the rows of its table.
@@ -39,7 +47,7 @@ def streams(request: Request) -> None:
 @click.command()
 @click.argument("stream")
 @takes_request
-def epochs(request: Request, stream: str) -> None:
+def epochs(request: CommandRequest, stream: str) -> None:
     """List the epochs of STREAM that can be read, newest first."""
     from dagster_ckpt.cli.output import documents, text_tables
 
@@ -53,7 +61,7 @@ def epochs(request: Request, stream: str) -> None:
 @as_of_time
 @click.option("--watch", is_flag=True, help="Follow the stream while it is written, until it ends or Ctrl-C.")
 @takes_request
-def show(request: Request, stream: str, epoch: int | None, as_of: datetime | None, *, watch: bool) -> None:
+def show(request: CommandRequest, stream: str, epoch: int | None, as_of: datetime | None, *, watch: bool) -> None:
     """Show one epoch of STREAM.
 
     Its pipeline, table, state, files, sources and figures. For the current epoch also the writer, the progress of the
@@ -80,7 +88,7 @@ def show(request: Request, stream: str, epoch: int | None, as_of: datetime | Non
 @at_epoch
 @as_of_time
 @takes_request
-def explain(request: Request, stream: str, epoch: int | None, as_of: datetime | None) -> None:
+def explain(request: CommandRequest, stream: str, epoch: int | None, as_of: datetime | None) -> None:
     """Explain what STREAM keeps, step by step.
 
     What each step reads and whether that only appends, what it keeps, what bounds that, how much there is of it, and
@@ -104,7 +112,7 @@ def explain(request: Request, stream: str, epoch: int | None, as_of: datetime | 
 @at_most
 @takes_request
 def read(
-    request: Request,
+    request: CommandRequest,
     stream: str,
     epoch: int | None,
     as_of: datetime | None,
@@ -134,7 +142,7 @@ def read(
 @only_columns
 @takes_request
 def get(
-    request: Request,
+    request: CommandRequest,
     stream: str,
     keys: tuple[str, ...],
     epoch: int | None,
@@ -182,7 +190,7 @@ def get(
 @at_most
 @takes_request
 def changes(
-    request: Request,
+    request: CommandRequest,
     stream: str,
     *,
     after: int | None,
@@ -212,7 +220,7 @@ def changes(
 @click.command()
 @click.argument("streams", nargs=-1, metavar="[STREAM]...")
 @takes_request
-def verify(request: Request, streams: tuple[str, ...]) -> None:
+def verify(request: CommandRequest, streams: tuple[str, ...]) -> None:
     """Compare every checksum of STREAM, or of all.
 
     Reads every byte of every readable epoch and of every pin; also while the stream runs. Damaged objects are listed
@@ -232,7 +240,7 @@ def verify(request: Request, streams: tuple[str, ...]) -> None:
 @click.command()
 @click.argument("stream")
 @takes_request
-def pins(request: Request, stream: str) -> None:
+def pins(request: CommandRequest, stream: str) -> None:
     """List the pins of STREAM, by name."""
     from dagster_ckpt.cli.output import documents, text_tables
 
@@ -242,7 +250,7 @@ def pins(request: Request, stream: str) -> None:
 @click.command()
 @click.argument("stream")
 @takes_request
-def subscribers(request: Request, stream: str) -> None:
+def subscribers(request: CommandRequest, stream: str) -> None:
     """List the streams that read STREAM.
 
     Shows how far each lags, and from which epoch on the change log is kept for it.
@@ -266,7 +274,7 @@ def subscribers(request: Request, stream: str) -> None:
 @click.option("--include-creating", is_flag=True, help="Also streams whose tables are still being created.")
 @takes_request
 def snapshot(
-    request: Request,
+    request: CommandRequest,
     streams: tuple[str, ...],
     *,
     consistency: Literal["aligned", "latest"],

@@ -52,7 +52,7 @@ unasked = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @dataclass(frozen=True)
-class Request:
+class CommandRequest:
     """The common options of a command: the store, and whether the output is JSON."""
 
     store: CheckpointStore
@@ -85,8 +85,8 @@ class FriendlyGroup(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-def takes_request(command: Callable[Concatenate[Request, Rest], None]) -> Callable[..., None]:
-    """Pass the command its `Request`. `--store` and `--json` may come before or after the command's name.
+def takes_request(command: Callable[Concatenate[CommandRequest, Rest], None]) -> Callable[..., None]:
+    """Pass the command its request. `--store` and `--json` may come before or after the command's name.
 
     pyarrow and all that reads a store are imported here and in the commands, when one runs: this keeps `--help` fast.
     """
@@ -104,7 +104,7 @@ def takes_request(command: Callable[Concatenate[Request, Rest], None]) -> Callab
             raise click.UsageError("which store? Give --store URL, or set DAGSTER_CKPT_STORE.", context)
         from dagster_ckpt.history import CheckpointStore
 
-        command(Request(CheckpointStore(url), (output or common["output"]) == "json"), *rest, **options)
+        command(CommandRequest(CheckpointStore(url), (output or common["output"]) == "json"), *rest, **options)
 
     return with_request
 

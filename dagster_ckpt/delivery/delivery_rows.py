@@ -33,7 +33,7 @@ class ColumnsChangedError(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class NextRows:
     """The next rows to deliver, and the position after them. `epochs` is the number of epochs that they are from.
 
     `table_rows` is the number of rows that the destination's table then has, None if unknown. If it `replaces`, the
@@ -89,7 +89,7 @@ class DeliveryRows:
         shown = snapshot_at(self.chain, at, reader) if at.in_snapshot else self.chain.find(Version(at.epoch))
         return None if shown is None else delivered_table(self.table.stream, shown.pipeline, self.table.mode).key
 
-    def following(self, at: UpstreamPosition, reader: Reader, until: Epoch | None = None) -> Step | None:
+    def following(self, at: UpstreamPosition, reader: Reader, until: Epoch | None = None) -> NextRows | None:
         """What comes next; None if nothing does. `until` is the last epoch to deliver.
 
         Raises `NothingFollowsError` if the position cannot be followed, and `ColumnsChangedError`.
@@ -109,21 +109,21 @@ class DeliveryRows:
                 end = next_part(at, snapshot, reader.term)
                 count = None if end.in_snapshot else self._count(snapshot)
                 rows = self._of_table(with_names_of(snapshot, newest), Share(end.part - 1, end.parts))
-                return Step(end, rows, 1, count, shown=snapshot)
+                return NextRows(end, rows, 1, count, shown=snapshot)
         epochs = _one_transaction(
             [with_names_of(each, newest) for each in self.log.behind(newest, at, self.epochs_max, until)]
         )
         if not epochs:
             return None
         last = epochs[-1]
-        return Step(UpstreamPosition.behind(last), self._of_log(epochs), len(epochs), self._count(last))
+        return NextRows(UpstreamPosition.behind(last), self._of_log(epochs), len(epochs), self._count(last))
 
-    def whole(self, shown: Manifest) -> Step:
+    def whole(self, shown: Manifest) -> NextRows:
         """The table that this manifest of the stream shows: what replaces all that the destination has."""
         rows = iter(()) if shown.epoch == EMPTY else self._of_table(shown, Share())
-        return Step(UpstreamPosition.behind(shown), rows, 1, shown.table_rows, replaces=True, shown=shown)
+        return NextRows(UpstreamPosition.behind(shown), rows, 1, shown.table_rows, replaces=True, shown=shown)
 
-    def is_kept(self, step: Step, at: UpstreamPosition, reader: Reader) -> bool:
+    def is_kept(self, step: NextRows, at: UpstreamPosition, reader: Reader) -> bool:
         """Whether the stream still keeps what the rows of this step, which comes next at `at`, are read from.
 
         If not, a file that is missing is no damage. A pin goes before the files that it keeps, and so does a manifest.

@@ -18,7 +18,7 @@ from functools import partial
 import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.delivery.delivery_rows import ColumnsChangedError, DeliveryRows, Step, delivered_table
+from dagster_ckpt.delivery.delivery_rows import ColumnsChangedError, DeliveryRows, NextRows, delivered_table
 from dagster_ckpt.delivery.destination import (
     DeliveredTable,
     DeliveryMode,
@@ -31,7 +31,7 @@ from dagster_ckpt.delivery.destination import (
     delivery_name,
     start_over,
 )
-from dagster_ckpt.delivery.judgement import Found, Move, judge
+from dagster_ckpt.delivery.judgement import Move, PositionFinding, judge
 from dagster_ckpt.errors import (
     CorruptStateError,
     IncompatibleStateError,
@@ -185,7 +185,7 @@ class _DeliveryWork:
                 return JobResult(Ending.INPUT_DONE, self._writer.manifest)
             began_ms = self._wait(began_ms)
 
-    def _next(self, at: UpstreamPosition) -> Step | None:
+    def _next(self, at: UpstreamPosition) -> NextRows | None:
         try:
             return self._rows.following(at, Reader.of(self._writer.manifest), self._until)
         except NothingFollowsError as error:
@@ -226,7 +226,7 @@ class _DeliveryWork:
             case _:
                 return UpstreamPosition(newest.uuid) if there is None else there
 
-    def _apply(self, session: Session, at: UpstreamPosition, step: Step) -> UpstreamPosition:
+    def _apply(self, session: Session, at: UpstreamPosition, step: NextRows) -> UpstreamPosition:
         """One transaction at that position, then the manifest that records it."""
         began_ms, counted = self._clock.monotonic_ms(), _Counted(step.rows, self._pulse)
         self._writer.check_term()  # a delivery that was overtaken must not write, though the destination would refuse
@@ -297,7 +297,7 @@ class _DeliveryWork:
         return None
 
     def _stop_error(
-        self, found: Found, there: UpstreamPosition | None, instead: UpstreamPosition | None
+        self, found: PositionFinding, there: UpstreamPosition | None, instead: UpstreamPosition | None
     ) -> IncompatibleStateError:
         return IncompatibleStateError(
             f"{found}: nothing was written. Restore the destination, or {start_over(self._name, self._rows.table)}. "

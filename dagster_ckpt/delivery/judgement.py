@@ -31,7 +31,7 @@ class Move(StrEnum):
     STOP = "stop"
 
 
-class Found(StrEnum):
+class PositionFinding(StrEnum):
     """What is unusual about the destination's position, as text for users."""
 
     EMPTIED = "the destination has no position of this delivery, although it had one"
@@ -49,15 +49,15 @@ class Judgement:
     """What to do, and what was found; `found` is None where nothing is unusual."""
 
     move: Move
-    found: Found | None = None
+    found: PositionFinding | None = None
 
 
 _OF_TROUBLE = {
-    Trouble.RECREATED: Found.FOREIGN,
-    Trouble.ROLLED_BACK: Found.ROLLED_BACK,
-    Trouble.DIVERGED: Found.DIVERGED,
-    Trouble.CUT_OFF: Found.CUT_OFF,
-    Trouble.UNPINNED: Found.UNPINNED,
+    Trouble.RECREATED: PositionFinding.FOREIGN,
+    Trouble.ROLLED_BACK: PositionFinding.ROLLED_BACK,
+    Trouble.DIVERGED: PositionFinding.DIVERGED,
+    Trouble.CUT_OFF: PositionFinding.CUT_OFF,
+    Trouble.UNPINNED: PositionFinding.UNPINNED,
 }
 
 
@@ -75,11 +75,11 @@ def judge(
     cannot be followed from `there`, None if it can. `is_rekeyed`: an upsert would not find the rows that are there.
     """
     if there is None:
-        return Judgement(Move.BEGIN) if known == EMPTY else Judgement(Move.STOP, Found.EMPTIED)
+        return Judgement(Move.BEGIN) if known == EMPTY else Judgement(Move.STOP, PositionFinding.EMPTIED)
     if trouble is not None:
         found = _OF_TROUBLE[trouble]
-        replaces = mode is DeliveryMode.UPSERT and found is not Found.FOREIGN
+        replaces = mode is DeliveryMode.UPSERT and found is not PositionFinding.FOREIGN
         return Judgement(Move.REPLACE if replaces else Move.STOP, found)
     if is_rekeyed:
-        return Judgement(Move.REPLACE, Found.REKEYED)
-    return Judgement(Move.CONTINUE, Found.RESTORED if there.epoch < known else None)
+        return Judgement(Move.REPLACE, PositionFinding.REKEYED)
+    return Judgement(Move.CONTINUE, PositionFinding.RESTORED if there.epoch < known else None)

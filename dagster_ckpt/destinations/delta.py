@@ -125,7 +125,7 @@ class DeltaSession:
                 f"after={transaction.after}, position={self.position}"
             )
         self._difference.check(self._to.address, replaces=transaction.replaces)
-        rows = _Rows(transaction.rows)
+        rows = _TransactionRows(transaction.rows)
         with self._errors(rows, transaction.until):
             numbers, fence = _numbers_of(transaction.until), self._fence + 1
             if self._table.mode is DeliveryMode.APPEND:
@@ -149,7 +149,7 @@ class DeltaSession:
         write_deltalake(self._handle, reader, mode=mode, schema_mode=schema_mode, commit_properties=properties)
         self._difference = Difference()
 
-    def _merge(self, rows: "_Rows", numbers: Mapping[str, int]) -> None:
+    def _merge(self, rows: "_TransactionRows", numbers: Mapping[str, int]) -> None:
         columns = self._table.columns.append(pa.field(CHANGE_TYPE, pa.string()))
         # Both rows of an update have the same key, and MERGE refuses two source rows for one target row.
         changes = pa.Table.from_batches(list(rows.without_preimages(columns)), columns)
@@ -279,7 +279,7 @@ class DeltaSession:
             )
 
     @contextmanager
-    def _errors(self, rows: "_Rows | None" = None, until: str | None = None) -> Iterator[None]:
+    def _errors(self, rows: "_TransactionRows | None" = None, until: str | None = None) -> Iterator[None]:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         secrets = {"uri": self._to.uri, **self._to.storage_options}
@@ -301,7 +301,7 @@ class DeltaSession:
                 raise
 
 
-class _Rows(Iterator[pa.RecordBatch]):
+class _TransactionRows(Iterator[pa.RecordBatch]):
     """The rows of a transaction, and the error that reading them has raised."""
 
     def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:

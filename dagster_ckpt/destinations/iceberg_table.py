@@ -193,7 +193,7 @@ def _read(table: "Table", task: "FileScanTask", columns: pa.Schema) -> pa.Table:
 
 
 def _is_key(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
-    """Of each row, whether it is one of the keys. Nulls are equal."""
+    """Whether each row is one of the keys. Nulls are equal."""
     # Rows and keys get an integer code each, from the values of the keys; it is refined column by column.
     of_rows, of_keys = pa.scalar(0, pa.int64()), pa.scalar(0, pa.int64())
     for name in keys.column_names:

@@ -41,7 +41,7 @@ from dagster_ckpt.delivery.destination import (
 )
 from dagster_ckpt.destinations.faults import destination_error
 from dagster_ckpt.destinations.json_rows import check_json, in_pieces, json_rows
-from dagster_ckpt.destinations.kafka_topics import TopicFacts, Topics, shown_error
+from dagster_ckpt.destinations.kafka_topics import KafkaTopics, TopicFacts, shown_error
 from dagster_ckpt.destinations.secrets import public_address, resolve, secrets_hidden
 from dagster_ckpt.errors import (
     CheckpointError,
@@ -166,7 +166,7 @@ class KafkaSession:
             "transactional.id": self._positions,
         }
         with self._errors():
-            self._topics = Topics(to.address, settings, to.timeout_s, clock)
+            self._topics = KafkaTopics(to.address, settings, to.timeout_s, clock)
             try:
                 self._topics.make(self._positions, 1, _COMPACTED)
                 self._producer = Producer(

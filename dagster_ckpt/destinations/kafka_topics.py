@@ -35,7 +35,7 @@ class TopicFacts:
     partitions: int
 
 
-class Topics:
+class KafkaTopics:
     """Connections that create and read topics. Errors name `address`. Closed by `close`."""
 
     def __init__(self, address: str, settings: Mapping[str, Any], timeout_s: int, clock: Clock) -> None:

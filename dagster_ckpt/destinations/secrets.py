@@ -65,7 +65,7 @@ def secrets_hidden(options: Mapping[str, object]) -> Iterator[None]:
 def without_secrets(text: str, options: Mapping[str, object]) -> str:
     """A message of a library that was given these options: each value in it is shown as the option's name.
 
-    Of a literal address, only user, password and parameters are; other addresses in the message are redacted.
+    In a literal address only user, password and parameters are replaced; other addresses in the message are redacted.
     """
     for name, option in options.items():
         if not isinstance(option, str):  # as an EnvVar is; else a number or a switch

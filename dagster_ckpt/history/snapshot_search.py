@@ -19,7 +19,7 @@ from dagster_ckpt.protocol.epochs.aligned_cut import (
     Cut,
     Line,
     NoCut,
-    Reason,
+    NoCutReason,
     Unseen,
     divergence,
     is_creating,
@@ -98,7 +98,7 @@ def _choose(
     shown = {name: manifest for name, manifest in last.items() if name in kept}
     if choosing.consistency == "aligned":
         candidates = {name: candidates[name] for name in kept}
-        found = _Search(kept, newest, shown, creating=choosing.include_creating).find_aligned(candidates)
+        found = _CutSearch(kept, newest, shown, creating=choosing.include_creating).find_aligned(candidates)
         if isinstance(found, NoCut):
             return found
         shown = found
@@ -112,7 +112,7 @@ def _candidates(newest: Manifest, as_of: datetime | str | None) -> list[Retained
     return list(lineage(newest)) or [choose(newest)]
 
 
-class _Search:
+class _CutSearch:
     """The search for an aligned cut. `last` are the manifests of the candidates to begin with; none is read twice."""
 
     def __init__(
@@ -214,32 +214,32 @@ def _reason(answer: NoCut) -> tuple[str, str]:
     stream, upstream, behind = answer.stream, answer.upstream, answer.behind
     reads = f"epoch {answer.epoch} of {stream} has consumed epoch {answer.consumed} of {upstream}"
     match answer.reason:
-        case Reason.RETIRED:
+        case NoCutReason.RETIRED:
             return (
                 f"{reads}, which is retired: {upstream} keeps none before {answer.kept}",
                 f"run {stream} once more, and let {upstream} keep more epochs (`retained`) or pin some",
             )
-        case Reason.AHEAD if behind is not None:
+        case NoCutReason.AHEAD if behind is not None:
             return (
                 f"{reads}, while {behind} goes with epoch {answer.kept} of it, and {stream} keeps no older epoch",
                 f"run {behind} once more, and let {stream} keep more epochs (`retained`) or pin some",
             )
-        case Reason.AHEAD:
+        case NoCutReason.AHEAD:
             return (
                 f"{reads}, which a rollback left behind or a restore took away, and {stream} keeps no older epoch",
                 f"roll {stream} back as well",
             )
-        case Reason.DIVERGED:
+        case NoCutReason.DIVERGED:
             return (
                 f"{reads}, which {upstream} does not have since it was restored, and {stream} keeps no older epoch",
                 f"run {stream}, and do what its error says",
             )
-        case Reason.RECREATED:
+        case NoCutReason.RECREATED:
             return (
                 f"{reads}, but {upstream} was removed and created again since",
                 f"roll {stream} back to epoch 0 and run it",
             )
-        case Reason.CREATING:
+        case NoCutReason.CREATING:
             return (
                 f"epoch {answer.epoch} of {stream}, which would fit, is of a time when its table was being created",
                 f"run {behind or 'the others'} once more, or take the snapshot with include_creating=True",
@@ -253,7 +253,7 @@ def _snapshot(
 
 
 def _each(streams: Mapping[str, StreamHistory], work: Callable[[StreamHistory], T]) -> dict[str, T]:
-    """What comes of each stream. Of a far store all are asked at once; on a local disk threads cost more than that."""
+    """What comes of each stream. In a far store all are asked at once; on a local disk threads cost more than that."""
     if len(streams) < 2 or not any(stream.is_far for stream in streams.values()):
         return {name: work(stream) for name, stream in streams.items()}
     with ThreadPoolExecutor(min(len(streams), _AT_ONCE_MAX)) as pool:

@@ -231,7 +231,7 @@ class StreamHistory:
     def late_rows(self, of_input: int = 0, epoch: int | None = None, as_of: datetime | str | None = None) -> pa.Table:
         """The rows of an input (from 0) that had come too late by an epoch, by event time within each shard.
 
-        Of several steps, the inputs that read sources come first, in the order of the steps; after them, in the same
+        With several steps, the inputs that read sources come first, in the order of the steps; after them, in the same
         order, those that read an earlier step.
 
         Raises `InvalidPipelineError` where the input's step does not have `late="keep"`.

@@ -37,13 +37,13 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
 from dagster_ckpt.storage.stores.retrying_store import retrying
 from dagster_ckpt.storage.writer.opening import Opening, await_its_end
-from dagster_ckpt.tables.table_difference import Side, table_difference
+from dagster_ckpt.tables.table_difference import TableSide, table_difference
 
 _log = logging.getLogger(__name__)
 
 _TRIES_MAX = 5
 _ATTEMPT_DIGITS = 12
-"""Of the unique number of a try, in the names of its files."""
+"""How many digits the unique number of a try has in the names of its files."""
 
 
 class NotCaughtUpError(CheckpointError):
@@ -170,7 +170,7 @@ def _keep(beside: ManifestChain, rebuilt: Manifest, fork: ForkId) -> None:
 def _change_log(root: ObjectStore, chain: ManifestChain, newest: Manifest, rebuilt: Manifest) -> tuple[ChangeRef, ...]:
     """Write what differs between the two tables. No other term and no other try uses the same names."""
     version, attempt = newest.version + 1, int(chain.clock.unique()[:_ATTEMPT_DIGITS], 16)
-    sides = [Side(_folder(root, manifest), manifest) for manifest in (newest, rebuilt)]
+    sides = [TableSide(_folder(root, manifest), manifest) for manifest in (newest, rebuilt)]
     own = {name: own for own, name in rebuilt.pipeline.columns}
     written = []
     for number, changes in enumerate(table_difference(chain.clock, *sides)):

@@ -18,7 +18,7 @@ from dagster_ckpt.integration.declared.run_config import config_class
 from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions, StreamingFunction, of_asset
 from dagster_ckpt.integration.events.epoch_metadata import Metadata
-from dagster_ckpt.integration.events.table_metadata import Place
+from dagster_ckpt.integration.events.table_metadata import TablePlace
 from dagster_ckpt.integration.step_asset import step_asset
 from dagster_ckpt.quantities import Duration
 from dagster_ckpt.runtime.run_mode import Mode
@@ -122,7 +122,7 @@ def _place(to: Destination) -> Metadata:
     has the place.
     """
     try:
-        return Place(to.address, to.table_name).metadata()
+        return TablePlace(to.address, to.table_name).metadata()
     except UnsetVariableError:
         return {}
 

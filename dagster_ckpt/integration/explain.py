@@ -61,7 +61,7 @@ def explain(
     """
     with tempfile.TemporaryDirectory(prefix="dagster-ckpt-explain-") as folder:
         session = _WithoutRows.beside(open_session(spark or local_session()), Path(folder), schemas or {})
-        tables = _Tables(session, keys or {}, store, _streams_read_by(asset))
+        tables = _UpstreamTables(session, keys or {}, store, _streams_read_by(asset))
         function = _function_of(asset)
         name = stream_name_of(asset.key) if isinstance(asset, dg.AssetsDefinition) else function.__name__
         with naming(asset=name):
@@ -107,7 +107,7 @@ class _WithoutRows(NoMaxFileAgeSession):
 
 
 @dataclass(frozen=True)
-class _Tables:
+class _UpstreamTables:
     """The upstreams of an asset, by the names of their parameters: `streams` has the names of the streams."""
 
     session: _WithoutRows

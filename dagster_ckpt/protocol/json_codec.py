@@ -261,7 +261,7 @@ def checksum_of(fields: Mapping[str, Json]) -> str:
 _CONSTANT = {"all": None}
 """The fields of a column of one value."""
 _ALIKE_MAX = 256
-"""Of more values one column is written out, even if all are alike: else a short text could have any number of them."""
+"""A column of more values is written out, even if all are alike: else a short text could have any number of them."""
 
 
 def _column(codec: Codec[Any], name: str, values: Sequence[object]) -> Json:

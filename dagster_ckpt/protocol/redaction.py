@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus, unquote
 
 _SCHEME = re.compile(r"(?i)(?:jdbc:)?[a-z][a-z0-9+.-]*://")
 _FILES = re.compile(r"(?i)(?:abfss?|file|gs|hdfs|o3fs|ofs|s3[an]?|s?webhdfs|viewfs|wasbs?)://")
-"""File systems: after a host with a port, an `@` is one of a path. Of other addresses it may be one of a password."""
+"""File systems: after a host with a port, an `@` is one of a path. In other addresses it may be part of a password."""
 _AZURE = re.compile(r"(?i)(?:abfss?|wasbs?)://")
 _NAME = re.compile(r"[^/?#@:\[\]]*:")
 _PORT = re.compile(r"\d{1,5}(?:[/?#,;]|$)")

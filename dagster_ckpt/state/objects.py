@@ -7,7 +7,7 @@ from dagster_ckpt.state.remote.remote_bytes import REQUEST_BYTES_MAX, FarBytes, 
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 
 _TRIES = 2
-"""Of a create of which the store says that the object exists, when it is not there."""
+"""How often a create is tried whose object exists, as the store says, and is not there."""
 
 
 def create(store: ObjectStore, name: str, data: memoryview) -> None:

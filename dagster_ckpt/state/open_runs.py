@@ -47,9 +47,9 @@ class _Opened:
 class OpenRuns:
     """Opens the runs of manifests. Those mapped from a local disk stay open, the least recently used go first.
 
-    Of runs of a remote store only what is used is read, by `spread`: into the cache, where they stay open too, or into
-    memory, shared by all callers for as long as one of them holds the run. What was checked against its checksums stays
-    checked. Not thread-safe, except `keep`.
+    From runs of a remote store only what is used is read, by `spread`: into the cache, where they stay open too, or
+    into memory, shared by all callers for as long as one of them holds the run. What was checked against its checksums
+    stays checked. Not thread-safe, except `keep`.
     """
 
     def __init__(self, mapped_max: int = _MAPPED_MAX, cache: RunCache | None = None, spread: Spread = READERS) -> None:

@@ -12,8 +12,8 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 class Share:
     """Share `number` (from 0) of `of` shares: each row is in one of them. Two numbers, cheap to send.
 
-    Of a table that is made of state it is a range of key hashes: a key is in the same share at every epoch. Of one that
-    only grows it is some of the files. Shares `n * number` to `n * number + n - 1` of `n * of` together are this one:
+    If the table is made of state, it is a range of key hashes: a key is in the same share at every epoch. If it only
+    grows, it is some of the files. Shares `n * number` to `n * number + n - 1` of `n * of` together are this one:
     a share can be split again.
     """
 

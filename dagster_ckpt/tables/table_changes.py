@@ -60,7 +60,7 @@ def net_changes(
 ) -> Iterator[pa.RecordBatch]:
     """What the table after the epochs has that it did not have before them, and the other way round.
 
-    At most one change of each key (an update is two rows), and none of one whose row is what it was. Of a table that
+    At most one change of each key (an update is two rows), and none of one whose row is what it was. In a table that
     only grows these are all rows that came, in their order. `schema` has no `_epoch`, but of a table that only grows.
     """
     store, runs = retrying(store, clock, PATIENCE), runs or OpenRuns()

@@ -23,14 +23,14 @@ ROWS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Side:
+class TableSide:
     """A table: the manifest that shows it, and a store with all files that this names."""
 
     store: ObjectStore
     manifest: Manifest
 
 
-def table_difference(clock: Clock, before: Side, after: Side) -> Iterator[pa.Table]:
+def table_difference(clock: Clock, before: TableSide, after: TableSide) -> Iterator[pa.Table]:
     """The changes that make the one table the other, in pieces: rows of the change log without `_epoch`.
 
     They have the columns of `after`; one that `before` lacks is null in the rows that go. A row is known by its key,

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import agg
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Reason
+from dagster_ckpt.protocol.epochs.topic_offsets import LossReason, LostOffsets
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.rebuild import RebuildHooks
@@ -63,7 +63,7 @@ def test_a_stream_that_may_go_on_without_them_says_what_it_skips(
     skipped: list[LostOffsets] = []
     with caplog.at_level(logging.WARNING, "dagster_ckpt"):
         stream.run(cluster.totals(subscribe="skips", **GOES_ON), FAST, going_on(stream, skipped))
-    assert skipped == [LostOffsets("skips", 0, Reason.REMOVED, read_to=100, begin=100, end=120)]
+    assert skipped == [LostOffsets("skips", 0, LossReason.REMOVED, read_to=100, begin=100, end=120)]
     assert "asset=flights/delays, partitions=skips-0 offsets 100 to 119" in caplog.text
     assert stream.rows() == totals_of(range(100), range(120, 150))
     cluster.produce("skips", 150, 160)
@@ -160,7 +160,7 @@ def test_a_recreated_topic_goes_on_at_the_same_offset_where_the_user_says_so(
     cluster.produce("goes_on", 1_000, 1_300)
     skipped: list[LostOffsets] = []
     stream.run(cluster.totals(subscribe="goes_on", **GOES_ON), FAST, going_on(stream, skipped))
-    assert skipped == [LostOffsets("goes_on", 0, Reason.RECREATED, read_to=100, begin=0, end=100)]
+    assert skipped == [LostOffsets("goes_on", 0, LossReason.RECREATED, read_to=100, begin=0, end=100)]
     assert stream.rows() == totals_of(range(100), range(1_100, 1_300))
     cluster.produce("goes_on", 1_300, 1_310)
     stream.run(cluster.totals(subscribe="goes_on"))

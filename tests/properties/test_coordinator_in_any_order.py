@@ -23,9 +23,9 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import (
     Reset,
     ShardAcked,
     ShardDeclined,
+    StartWork,
     TimedOut,
     TryFailed,
-    Work,
 )
 from tests.worlds.examples import examples
 
@@ -109,7 +109,7 @@ def test_whatever_comes_an_epoch_is_committed_once_by_every_shard_or_not_at_all(
             acked.setdefault(state.epoch, []).append(part)
         for effect in effects:
             match effect:
-                case Work(epoch=epoch, shards=shards):
+                case StartWork(epoch=epoch, shards=shards):
                     assert shards == SHARDS
                     assert epoch not in begun, "a number is begun once"
                     begun.append(epoch)

@@ -22,8 +22,8 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import (
     Reset,
     ShardAcked,
     ShardDeclined,
+    StartWork,
     TimedOut,
-    Work,
 )
 from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
@@ -247,7 +247,7 @@ class Driver:
         """Have every shard do its part. Raises where the coordinator gives the epoch up."""
         epoch = self.writer.next_epoch
         for effect in self.tell(Begin(epoch)):
-            assert isinstance(effect, Work)
+            assert isinstance(effect, StartWork)
             self.job = self.run(effect, reads=reads, changed=changed)
         assert self.job is not None
         for event in self.events_of(epoch, self.job):
@@ -260,7 +260,7 @@ class Driver:
                         raise error_of(epoch, failure)
         raise CheckpointDeclinedError(f"its words were lost. {epoch=}")
 
-    def run(self, work: Work, *, reads: bool, changed: Pipeline | None = None) -> Job:
+    def run(self, work: StartWork, *, reads: bool, changed: Pipeline | None = None) -> Job:
         """Run the tasks of an epoch until each shard has had its word, the executor has died, or time is over."""
         manifest = self.writer.manifest
         if changed is None:

@@ -31,7 +31,7 @@ from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event, JobEnded, ShardAcked
-from dagster_ckpt.protocol.epochs.pin import Pin, Verdict, encode_pin
+from dagster_ckpt.protocol.epochs.pin import Pin, PinVerdict, encode_pin
 from dagster_ckpt.protocol.epochs.retention import log_bound
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
@@ -432,7 +432,7 @@ def pins_without_a_look(chain: ManifestChain, name: str, epoch: Retained) -> Pin
     pin = Pin(name, chain.clock.now_ms(), chain.read(epoch.version), Nonce(chain.clock.unique()))
     chain.clock.sleep_ms(30_000)
     chain.span().put_if_absent(pin_name(name), encode_pin(pin))
-    chain.span().put_if_absent(verdict_name(pin.nonce), Verdict.KEPT.value)
+    chain.span().put_if_absent(verdict_name(pin.nonce), PinVerdict.KEPT.value)
     return pin
 
 

@@ -16,7 +16,7 @@ from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.history.damage.damage_advice import go_back
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs
-from dagster_ckpt.protocol.epochs.pin import Pin, Verdict, decode_pin
+from dagster_ckpt.protocol.epochs.pin import Pin, PinVerdict, decode_pin
 from dagster_ckpt.protocol.epochs.retention import first_needed
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, consumption_by_epoch
 from dagster_ckpt.protocol.json_codec import Codec
@@ -252,7 +252,7 @@ class _Check:
         """Check the object that says whether the pin keeps its epoch; there may be none yet."""
         name = verdict_name(pin.nonce)
         data = self._bytes(name)
-        if data is not None and data not in set(Verdict):
+        if data is not None and data not in set(PinVerdict):
             self._findings.append(Finding(name, "is no verdict on a pin", pins=(pin_name(pin.name),)))
 
     def _check_index(self) -> None:
@@ -299,7 +299,7 @@ class _Check:
     def _check_upstreams(self) -> None:
         """Check that the streams which this one reads have the epochs that it has read of them.
 
-        Of a delivery only the newest position counts: it goes on from there.
+        For a delivery only the newest position counts: it goes on from there.
         """
         delivers, of_lineage = self._newest.pipeline.delivers, set(lineage_epochs(self._newest))
         logs: dict[str, UpstreamLog] = {}

@@ -21,7 +21,7 @@ Resource = TypeVar("Resource")
 
 @dataclass
 class _Project:
-    """The component tree that this process loads. Of each resource: the component that declared it, how, and itself."""
+    """The component tree that this process loads. Each resource has its component, how that declared it, and itself."""
 
     tree: object = None
     resources: dict[str, tuple[str, Any, Any]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The steps of a stream, in their order: each is a method of `Stream`, or a selection of Spark's before it.
 
-`key_by: [carrier]` is `.key_by("carrier")`. Of joins, set operations and process functions there is none:
+`key_by: [carrier]` is `.key_by("carrier")`. Joins, set operations and process functions are not here:
 they need a second stream or Python, so a function declares them.
 """
 

@@ -27,5 +27,5 @@ def check_source(function: Callable[..., object]) -> None:
 
 
 def _has_no_column(call: ast.Call, method: ast.Attribute) -> bool:
-    """Whether it calls `key_by` without columns. Of `*columns` the number is unknown."""
+    """Whether it calls `key_by` without columns. The number of `*columns` is unknown."""
     return method.attr == "key_by" and not call.args and all(given.arg is not None for given in call.keywords)

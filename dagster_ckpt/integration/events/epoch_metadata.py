@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_ckpt.history.info.epoch_info import most_runs
-from dagster_ckpt.integration.events.event_totals import EPOCH_NONCE, NO_WORK, Totals, Work
+from dagster_ckpt.integration.events.event_totals import EPOCH_NONCE, NO_WORK, CommittedWork, Totals
 from dagster_ckpt.operators import counters_of
 from dagster_ckpt.operators.explained.explanation import explained
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
@@ -19,7 +19,7 @@ Metadata = dict[str, dg.MetadataValue[Any]]
 
 
 def epoch_metadata(
-    manifest: Manifest, work: Work = NO_WORK, before: Totals | None = None, lag: Metadata | None = None
+    manifest: Manifest, work: CommittedWork = NO_WORK, before: Totals | None = None, lag: Metadata | None = None
 ) -> Metadata:
     """The event of the epoch that the manifest shows: what happened since the last event, and how the stream is now.
 

@@ -108,7 +108,7 @@ def _read(event: dg.AssetMaterialization | None) -> Reported | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CommittedWork:
     """How the epochs went that a step has committed since its last event. `began` are the totals before the first.
 
     `slowest_ms` is the time of the slowest epoch until its commit, `commit_ms` that of the slowest commit, `all_ms` the
@@ -126,7 +126,7 @@ class Work:
     counters: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[StepWork, ...] = ()
 
-    def plus(self, committed: CommittedEpoch) -> "Work":
+    def plus(self, committed: CommittedEpoch) -> "CommittedWork":
         """With one more epoch."""
         did = committed.manifest.statistics
         own = Totals(did.rows_in, did.rows_out, did.late_rows, epochs=1)
@@ -158,4 +158,4 @@ def _both(one: StepWork, other: StepWork) -> StepWork:
     )
 
 
-NO_WORK = Work()
+NO_WORK = CommittedWork()

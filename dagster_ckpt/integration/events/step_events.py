@@ -31,7 +31,7 @@ from dagster_ckpt.integration.events.epoch_metadata import (
     epoch_metadata,
     lag_metadata,
 )
-from dagster_ckpt.integration.events.event_totals import NO_WORK, Reported, Totals, Work, read_totals
+from dagster_ckpt.integration.events.event_totals import NO_WORK, CommittedWork, Reported, Totals, read_totals
 from dagster_ckpt.integration.events.table_metadata import COLUMNS_ALONE, TableMetadata
 from dagster_ckpt.integration.reading.late_rows_asset import LateRows
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
@@ -81,7 +81,7 @@ class EventLog:
     def materialization(
         self,
         manifest: Manifest,
-        work: Work,
+        work: CommittedWork,
         before: Totals | None,
         lag: Metadata | None = None,
         once: Metadata | None = None,
@@ -155,7 +155,7 @@ class EpochEvents:
         return self._once
 
     @property
-    def work(self) -> Work:
+    def work(self) -> CommittedWork:
         """How the epochs went that this step has committed and not reported."""
         return self._work
 
@@ -287,7 +287,7 @@ class EpochEvents:
     def _is_due(self, now_ms: int) -> bool:
         return self._next_ms is None or now_ms >= self._next_ms
 
-    def _log(self, manifest: Manifest, work: Work) -> bool:
+    def _log(self, manifest: Manifest, work: CommittedWork) -> bool:
         """Log the event of this epoch and of those before it, if there is news; `work` are those of this step.
 
         Returns whether all of it is reported: in an event that Dagster has stored, or by another writer.
@@ -361,7 +361,7 @@ def final_result(
     key: dg.AssetKey,
     stream: str,
     manifest: Manifest,
-    work: Work,
+    work: CommittedWork,
     table: TableMetadata = COLUMNS_ALONE,
     lag: Metadata | None = None,
 ) -> dg.MaterializeResult[Any]:

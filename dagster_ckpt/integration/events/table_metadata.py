@@ -14,7 +14,7 @@ from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 
 COLUMN_SCHEMA = "dagster/column_schema"
 PRIMARY_KEY = "primary key"
-"""The constraint of a key column. Of several such columns, the values together are unique."""
+"""The constraint of a key column. If several columns have it, their values together are unique."""
 
 COLUMNS_MAX = 100
 """Up to this many columns each event has schema and lineage, some 200 bytes a column each; else the result alone has.
@@ -24,7 +24,7 @@ Dagster's page shows the columns of the newest event, so each event needs them, 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePlace:
     """Where a table is: the address of what holds it, and its name there. None where it has none, or it is unknown."""
 
     uri: str | None = None
@@ -47,7 +47,7 @@ class TableMetadata:
     `descriptions` are those of columns, by their names.
     """
 
-    place: Place = Place()
+    place: TablePlace = TablePlace()
     upstreams: tuple[dg.AssetKey | None, ...] = ()
     work: tuple[tuple[Work, ...], ...] = ()
     inputs: Metadata = field(default_factory=dict)
@@ -84,7 +84,7 @@ class TableMetadata:
 
 
 COLUMNS_ALONE = TableMetadata()
-"""Of a table whose place is unknown."""
+"""The metadata of a table whose place is unknown."""
 
 
 def descriptions_of(assets: dg.AssetsDefinition, key: dg.AssetKey) -> dict[str, str]:

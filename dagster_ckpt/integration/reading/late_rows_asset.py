@@ -26,8 +26,8 @@ def late_rows(asset: dg.AssetsDefinition, of_input: int = 0) -> dg.AssetSpec:
     You do not materialize it: the stream's Dagster runs do, whenever rows came too late. An event has the rows since
     the last one (`late_rows`) and since the stream began (`late_rows_total`). The asset's key is the stream's with the
     suffix `_late_rows`, and any ordinary asset loads it by that name, as a stream's table. `of_input` (from 0) selects
-    the side of a join: for the second one the suffix is `_late_rows_1`. Of several steps, the inputs that read sources
-    come first, in the order of the steps, then those that read an earlier step.
+    the side of a join: for the second one the suffix is `_late_rows_1`. With several steps, the inputs that read
+    sources come first, in the order of the steps, then those that read an earlier step.
 
     Raises `InvalidPipelineError` for an asset that was not made by @streaming_asset.
     """

@@ -62,7 +62,7 @@ def live_state(view: StreamView, verdict: Verdict) -> LiveState | None:
 
 
 def _over(view: StreamView, run: RunView, lease: LeaseView) -> LiveState | None:
-    """Of a stream whose newest Dagster run has ended."""
+    """The state of a stream whose newest Dagster run has ended."""
     if run.state is RunState.CANCELED:
         return LiveState.CANCELED
     step_ended = run.passed_over or (run.opened and lease.finished)

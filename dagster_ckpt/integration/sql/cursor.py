@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlglot import Token, TokenType
 
-from dagster_ckpt.integration.sql.sql_file import Place, Statement
+from dagster_ckpt.integration.sql.sql_file import FileLine, Statement
 
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 _NO_NAMES = (*_TEXTS, TokenType.NUMBER)
@@ -22,7 +22,7 @@ class Cursor:
         return self.statement.tokens[self._next :]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FileLine:
         """That of the next token, or of the last one."""
         tokens = self.rest or self.statement.tokens[-1:]
         return self.statement.file.place(tokens[0].start)

@@ -7,9 +7,9 @@ import dagster as dg
 
 from dagster_ckpt.errors import did_you_mean
 from dagster_ckpt.integration.sql.project import Project
-from dagster_ckpt.integration.sql.reads import Read, reads_of
+from dagster_ckpt.integration.sql.reads import TableRead, reads_of
 from dagster_ckpt.integration.sql.sql_source import declared_source
-from dagster_ckpt.integration.sql.statements import Kind, SqlSourceView, SqlTable, SqlView
+from dagster_ckpt.integration.sql.statements import SqlSourceView, SqlTable, SqlView, StatementKind
 from dagster_ckpt.integration.sql.streaming_sql import Source
 
 
@@ -46,7 +46,9 @@ def inputs_of(table: SqlTable, reads: Sequence[str] | None, project: Project, ou
     if reads is None:
         search.follow(table, reads_of(table.query, _views(project)), ())
     else:
-        search.follow(table, [Read(tuple(name.split(".")), None, table.place) for name in reads], (), written=False)
+        search.follow(
+            table, [TableRead(tuple(name.split(".")), None, table.place) for name in reads], (), written=False
+        )
     found = search.found
     if not found.tables and not found.sources:
         raise table.place.error(
@@ -69,7 +71,7 @@ class _Search:
         self.found = Inputs()
 
     def follow(
-        self, holder: SqlTable | SqlView, reads: Iterable[Read], above: Sequence[str], *, written: bool = True
+        self, holder: SqlTable | SqlView, reads: Iterable[TableRead], above: Sequence[str], *, written: bool = True
     ) -> None:
         if holder.name in above:
             raise holder.place.error(
@@ -86,16 +88,16 @@ class _Search:
                 self.found.streams.setdefault(holder.name, []).append(read.stream)
             self._add(read, [*above, holder.name])
 
-    def _check_stream(self, holder: SqlTable | SqlView, read: Read) -> None:
+    def _check_stream(self, holder: SqlTable | SqlView, read: TableRead) -> None:
         """As in Spark, STREAM takes rows as they come, and a materialized view is made of tables as they are now."""
-        if self._table.kind is Kind.MATERIALIZED_VIEW and read.stream is not None:
+        if self._table.kind is StatementKind.MATERIALIZED_VIEW and read.stream is not None:
             raise read.place.error(
                 "a materialized view is made of tables as they are now: leave STREAM out, or write CREATE STREAMING "
                 "TABLE for rows that only come.",
                 view=self._table.name,
                 reads=read.name,
             )
-        if self._table.kind is Kind.STREAMING_TABLE and read.stream is None and holder is self._table:
+        if self._table.kind is StatementKind.STREAMING_TABLE and read.stream is None and holder is self._table:
             raise read.place.error(
                 f"a streaming table takes rows as they come: write STREAM {read.name}, or CREATE MATERIALIZED VIEW for "
                 "a table that is made of tables as they are now.",
@@ -103,7 +105,7 @@ class _Search:
                 reads=read.name,
             )
 
-    def _add(self, read: Read, above: Sequence[str]) -> None:
+    def _add(self, read: TableRead, above: Sequence[str]) -> None:
         found, outside = self.found, self._outside
         declared = self._project.find(read.name)
         if isinstance(declared, SqlView):
@@ -125,7 +127,7 @@ class _Search:
             key = self._key_outside(read)
             found.tables[key.path[-1]] = dg.AssetIn(key)
 
-    def _key_outside(self, read: Read) -> dg.AssetKey:
+    def _key_outside(self, read: TableRead) -> dg.AssetKey:
         """The key of the Python asset of this name."""
         assets = self._outside.assets
         keys = [key for key in assets if key.path[-1].casefold() == read.name.casefold()]

@@ -6,7 +6,7 @@ from typing import Any
 
 from dagster_ckpt.errors import did_you_mean
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
-from dagster_ckpt.integration.sql.sql_file import Place
+from dagster_ckpt.integration.sql.sql_file import FileLine
 
 PREFIX = "dagster_ckpt."
 READS = "reads"
@@ -21,7 +21,7 @@ class Property:
 
     name: str
     value: str
-    place: Place
+    place: FileLine
 
 
 @dataclass(frozen=True, slots=True)

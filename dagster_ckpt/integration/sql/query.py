@@ -16,8 +16,8 @@ from dagster_ckpt.integration.declared.parameters import is_static
 from dagster_ckpt.integration.declared.streaming_function import Function
 from dagster_ckpt.integration.sql.inputs import Inputs
 from dagster_ckpt.integration.sql.reads import blank_out
-from dagster_ckpt.integration.sql.sql_file import Place
-from dagster_ckpt.integration.sql.statements import Kind, Query, SqlColumn, SqlTable
+from dagster_ckpt.integration.sql.sql_file import FileLine
+from dagster_ckpt.integration.sql.statements import Query, SqlColumn, SqlTable, StatementKind
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.refusals import RefusedAtError
 from dagster_ckpt.runtime.declared.stream import Stream, rows_of
@@ -59,7 +59,7 @@ class SparkText:
             lines.append(")")
         return cls("\n".join(lines), tuple(parts))
 
-    def place(self, line: int) -> Place:
+    def place(self, line: int) -> FileLine:
         """Where a line of the text is in its file."""
         first, query = next(((first, query) for first, query in reversed(self.parts) if first <= line), self.parts[0])
         return query.place_of_line(max(1, line - first + 1))
@@ -87,7 +87,7 @@ def streaming_function(table: SqlTable, inputs: Inputs) -> Function:
             made = stream_of_sql(spark, text.text, tables)
             rows = rows_of(made)
         _check_columns(table, [each for each in rows.frame.schema.fields if each.name != CHANGE_TYPE])
-        if table.kind is Kind.STREAMING_TABLE and rows.updating:
+        if table.kind is StatementKind.STREAMING_TABLE and rows.updating:
             raise table.place.error(
                 "rows of a streaming table only come, and this query changes or deletes rows that it gave before: "
                 "write CREATE MATERIALIZED VIEW.",
@@ -112,7 +112,7 @@ def asset_ins(inputs: Inputs) -> dict[str, dg.AssetIn]:
     return {names[name]: given for name, given in inputs.tables.items()}
 
 
-def _read(name: str, made: object, place: Place) -> Stream | DataFrame:
+def _read(name: str, made: object, place: FileLine) -> Stream | DataFrame:
     if isinstance(made, Stream) or (isinstance(made, DataFrame) and made.isStreaming):
         return made
     raise place.error(

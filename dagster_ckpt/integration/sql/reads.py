@@ -9,7 +9,7 @@ from sqlglot.errors import ParseError
 
 from dagster_ckpt.integration.sql.early_refusals import refuse_early
 from dagster_ckpt.integration.sql.properties import PREFIX, READS
-from dagster_ckpt.integration.sql.sql_file import DIALECT, Place, SqlFile, statements_of
+from dagster_ckpt.integration.sql.sql_file import DIALECT, FileLine, SqlFile, statements_of
 from dagster_ckpt.integration.sql.statements import Query
 
 _UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
@@ -23,19 +23,19 @@ _FORMATS = {"avro", "binaryfile", "csv", "delta", "iceberg", "json", "orc", "par
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class TableRead:
     """A table that a query reads: the parts of its name, and where STREAM is in the query's text, if it is."""
 
     parts: tuple[str, ...]
     stream: tuple[int, int] | None
-    place: Place
+    place: FileLine
 
     @property
     def name(self) -> str:
         return ".".join(self.parts)
 
 
-def reads_of(query: Query, views: Collection[str] = ()) -> list[Read]:
+def reads_of(query: Query, views: Collection[str] = ()) -> list[TableRead]:
     """The tables that the query reads, in the order of its text. `views` are the names of other queries, in lower case.
 
     Raises `InvalidPipelineError` for a text that is no query, for files and functions in place of a table, and for what
@@ -50,7 +50,7 @@ def reads_of(query: Query, views: Collection[str] = ()) -> list[Read]:
         raise _not_understood(query, int(first.get("line") or 1), near) from error
     if not isinstance(tree, exp.Query | exp.Values):
         raise _not_understood(query, 1, text.split(maxsplit=1)[0])
-    found: dict[int, Read] = {}
+    found: dict[int, TableRead] = {}
     for table in tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             _check_function(query, table)
@@ -58,7 +58,7 @@ def reads_of(query: Query, views: Collection[str] = ()) -> list[Read]:
         if not _is_own_name(table):
             start = int(table.parts[0].meta.get("start", 0))
             parts = tuple(part.name for part in table.parts)
-            found[start] = Read(parts, streamed.get(start), query.place(start))
+            found[start] = TableRead(parts, streamed.get(start), query.place(start))
     refuse_early(query, tree, _is_own_name, views)
     reads = [found[start] for start in sorted(found)]
     for read in reads:

@@ -18,7 +18,7 @@ _OPENED = re.compile(r"Missing (.+) from (\d+):\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileLine:
     """A line of a file, counted from 1."""
 
     file: str
@@ -41,9 +41,9 @@ class SqlFile:
     text: str
     path: Path | None = None
 
-    def place(self, offset: int) -> Place:
+    def place(self, offset: int) -> FileLine:
         """The line of the character at this offset."""
-        return Place(self.name, self.text.count("\n", 0, offset) + 1)
+        return FileLine(self.name, self.text.count("\n", 0, offset) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Statement:
     tokens: tuple[Token, ...]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FileLine:
         return self.file.place(self.tokens[0].start)
 
 
@@ -74,6 +74,6 @@ def _tokens(file: SqlFile) -> list[Token]:
         return Dialect.get_or_raise(DIALECT).tokenize(file.text)
     except TokenError as error:
         opened = _OPENED.search(str(error.__cause__))
-        place = Place(file.name, int(opened[2]) if opened else file.text.count("\n") + 1)
+        place = FileLine(file.name, int(opened[2]) if opened else file.text.count("\n") + 1)
         what = f"a text or name that begins with {opened[1]}" if opened else "a comment or a text"
         raise place.error(f"{what} has no end: close it.") from error

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from dagster_ckpt.integration.sql.cursor import Cursor
 from dagster_ckpt.integration.sql.properties import Property
-from dagster_ckpt.integration.sql.sql_file import Place, SqlFile, Statement, statements_of
+from dagster_ckpt.integration.sql.sql_file import FileLine, SqlFile, Statement, statements_of
 
 _QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 _REFUSED_CLAUSES = {
@@ -40,7 +40,7 @@ _REFUSED_STATEMENTS = {
 }
 
 
-class Kind(StrEnum):
+class StatementKind(StrEnum):
     """The kinds of tables, as their statements are written."""
 
     STREAMING_TABLE = "STREAMING TABLE"
@@ -59,13 +59,13 @@ class Query:
     def text(self) -> str:
         return self.file.text[self.start : self.end]
 
-    def place(self, offset: int = 0) -> Place:
+    def place(self, offset: int = 0) -> FileLine:
         """The line of the file for an offset in the text."""
         return self.file.place(self.start + offset)
 
-    def place_of_line(self, line: int) -> Place:
+    def place_of_line(self, line: int) -> FileLine:
         """The line of the file for a line of the text, from 1."""
-        return Place(self.file.name, self.place().line + line - 1)
+        return FileLine(self.file.name, self.place().line + line - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ class SqlTable:
     """A table that becomes an asset."""
 
     name: str
-    kind: Kind
+    kind: StatementKind
     columns: tuple[SqlColumn, ...]
     comment: str | None
     properties: tuple[Property, ...]
     query: Query
-    place: Place
+    place: FileLine
     primary_key: tuple[str, ...] = ()
 
 
@@ -97,7 +97,7 @@ class SqlView:
 
     name: str
     query: Query
-    place: Place
+    place: FileLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class SqlSourceView:
     format: str
     schema: str | None
     options: Mapping[str, str]
-    place: Place
+    place: FileLine
 
 
 Declared = SqlTable | SqlView | SqlSourceView
@@ -126,7 +126,7 @@ def _declaration(statement: Statement, *, alone: bool) -> Declared:
         return _table_of_file(cursor, alone=alone)
     if cursor.accept("CREATE"):
         replaces = cursor.accept("OR", "REPLACE") or cursor.accept("OR", "REFRESH")
-        for kind in Kind:
+        for kind in StatementKind:
             if cursor.accept(*kind.split()):
                 return _table(cursor, kind)
         if not replaces or statement.tokens[2].text.upper() == "REPLACE":
@@ -149,10 +149,12 @@ def _table_of_file(cursor: Cursor, *, alone: bool) -> SqlTable:
             "before it.",
             found=cursor.shown,
         )
-    return SqlTable(file.path.stem, Kind.MATERIALIZED_VIEW, (), None, (), _query(cursor), cursor.statement.place)
+    return SqlTable(
+        file.path.stem, StatementKind.MATERIALIZED_VIEW, (), None, (), _query(cursor), cursor.statement.place
+    )
 
 
-def _table(cursor: Cursor, kind: Kind) -> SqlTable:
+def _table(cursor: Cursor, kind: StatementKind) -> SqlTable:
     cursor.accept("IF", "NOT", "EXISTS")
     name, (columns, primary_key) = _name(cursor), _columns(cursor)
     comment: str | None = None
@@ -168,7 +170,7 @@ def _table(cursor: Cursor, kind: Kind) -> SqlTable:
     return SqlTable(name, kind, columns, comment, properties, _query(cursor), place, primary_key)
 
 
-def _no_clause(cursor: Cursor, kind: Kind) -> Exception:
+def _no_clause(cursor: Cursor, kind: StatementKind) -> Exception:
     if not cursor.rest:
         return cursor.place.error(
             "a table is what its query gives: end the statement with AS and a query. What is written from elsewhere "

@@ -24,7 +24,7 @@ from dagster_ckpt.integration.declared.streaming_function import StreamingFuncti
 from dagster_ckpt.integration.events.epoch_metadata import Metadata
 from dagster_ckpt.integration.events.event_totals import Reported, read_totals
 from dagster_ckpt.integration.events.step_events import Event
-from dagster_ckpt.integration.events.table_metadata import Place, TableMetadata, descriptions_of
+from dagster_ckpt.integration.events.table_metadata import TableMetadata, TablePlace, descriptions_of
 from dagster_ckpt.integration.reading.late_rows_asset import LateRows, late_rows_reported
 from dagster_ckpt.integration.recovery import crash_loop_check
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag
@@ -246,9 +246,9 @@ class StreamStep:
         return TableMetadata(self.place, descriptions=descriptions_of(self.context.assets_def, self.key))
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TablePlace:
         """Where the rows are: in the stream's folder of the store, or where they are delivered to."""
         delivery = self.streaming.delivery
         if delivery is None:
-            return Place(uri_of(self.coordinator.url, self.key))
-        return Place(delivery.destination.address, delivery.destination.table_name)
+            return TablePlace(uri_of(self.coordinator.url, self.key))
+        return TablePlace(delivery.destination.address, delivery.destination.table_name)

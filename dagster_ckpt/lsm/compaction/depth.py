@@ -131,7 +131,7 @@ def _depth_of(
 def _rows_an_epoch(rows: Mapping[int, float], runs: Mapping[int, float], run_rows: float, newest: int) -> float:
     """How many rows a typical one of the last epochs wrote, from the rows and runs of each epoch that has any.
 
-    Of the last ones alone: a bulk load of long ago says nothing about today's epochs. But no more than are in as many
+    Only the last epochs count: a bulk load of long ago says nothing about today's. But no more than are in as many
     average runs as an epoch writes: where epochs grow, slices grow with the runs. If small runs of several epochs were
     merged, these count as many times less.
     """

@@ -44,7 +44,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _HashStretch:
     """Hashes `lo` to `hi` between which no run begins or ends, so that rows are spread evenly."""
 
     lo: int
@@ -90,7 +90,7 @@ def rows_in(ref: RunRef, lo: int, hi: int) -> float:
     return ref.rows * common / (hashes.hi - hashes.lo + 1) if common > 0 else 0.0
 
 
-def _steps(stretch: Stretch) -> Iterator[_Step]:
+def _steps(stretch: Stretch) -> Iterator[_HashStretch]:
     """A stretch in steps, ascending, without gaps."""
     pieces = [
         (max(lo, stretch.lo), min(hi, stretch.hi), ref, ref.hashes.hi - ref.hashes.lo + 1, is_upper)
@@ -106,7 +106,7 @@ def _steps(stretch: Stretch) -> Iterator[_Step]:
     bottom: RunRef | None = None
     for place, change, index in sorted(changes):
         if place > lo:
-            yield _Step(
+            yield _HashStretch(
                 lo, place - 1, upper > 0, bottom, max(0.0, rows * (place - lo)), max(0.0, bytes_ * (place - lo))
             )
             lo = place
@@ -118,10 +118,10 @@ def _steps(stretch: Stretch) -> Iterator[_Step]:
         else:
             bottom = ref if change > 0 else None
     if lo <= stretch.hi:
-        yield _Step(lo, stretch.hi, upper=False, bottom=None, rows=0.0, bytes=0.0)
+        yield _HashStretch(lo, stretch.hi, upper=False, bottom=None, rows=0.0, bytes=0.0)
 
 
-def _until(steps: Iterable[_Step], rows: float) -> list[_Step]:
+def _until(steps: Iterable[_HashStretch], rows: float) -> list[_HashStretch]:
     """The first steps, until at least `rows` rows follow the first step with an upper run."""
     taken = []
     counted = 0.0
@@ -135,7 +135,7 @@ def _until(steps: Iterable[_Step], rows: float) -> list[_Step]:
     return taken
 
 
-def _from_first_upper(steps: list[_Step], gap_rows: float) -> list[_Step]:
+def _from_first_upper(steps: list[_HashStretch], gap_rows: float) -> list[_HashStretch]:
     """The steps without those before the first upper run, if these have many rows."""
     first = next((index for index, step in enumerate(steps) if step.upper), len(steps))
     # A bottom run is merged from its beginning, or its rest would be in two pieces.
@@ -145,7 +145,7 @@ def _from_first_upper(steps: list[_Step], gap_rows: float) -> list[_Step]:
     return steps[first:] if skipped >= gap_rows or first == len(steps) else steps
 
 
-def _up_to_gap(steps: list[_Step], gap_rows: float) -> list[_Step]:
+def _up_to_gap(steps: list[_HashStretch], gap_rows: float) -> list[_HashStretch]:
     """The steps up to the first gap: `gap_rows` rows beneath no upper run."""
     begins, counted = 0, 0.0
     for index, step in enumerate(steps):

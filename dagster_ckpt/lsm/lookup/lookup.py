@@ -13,7 +13,7 @@ from dagster_ckpt.lsm.table import Found, Hashes
 
 
 @dataclass(frozen=True)
-class Part:
+class AnswerPart:
     """Some rows of an answer: those of the keys at `queries`, without the key columns, which the caller has."""
 
     queries: Positions
@@ -24,7 +24,7 @@ class Part:
 class Answer:
     """The result of a search for n keys: the parts, and the positions of the keys that no run has."""
 
-    parts: list[Part]
+    parts: list[AnswerPart]
     unknown: Positions
 
 
@@ -50,11 +50,11 @@ def look_up(upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, keys:
         match = match.there()
         if len(match.at):
             columns = match.probe.columns_at(values, match.at)
-            parts.append(Part(match.probe.queries, pa.table(columns, names=values)))
+            parts.append(AnswerPart(match.probe.queries, pa.table(columns, names=values)))
     return Answer(parts, unknown)
 
 
-def find_rows(parts: Sequence[Part], keys: pa.Table, schema: pa.Schema) -> Found:
+def find_rows(parts: Sequence[AnswerPart], keys: pa.Table, schema: pa.Schema) -> Found:
     """The found rows of n keys, in the order of the keys."""
     present = np.zeros(keys.num_rows, dtype=np.bool_)
     for part in parts:
@@ -72,7 +72,7 @@ def values_of(schema: pa.Schema, keys: Sequence[str]) -> list[str]:
 
 
 def _in_order(
-    parts: Sequence[Part], present: np.typing.NDArray[np.bool_], schema: pa.Schema, keys: list[str]
+    parts: Sequence[AnswerPart], present: np.typing.NDArray[np.bool_], schema: pa.Schema, keys: list[str]
 ) -> pa.Table:
     names = values_of(schema, keys)
     if not parts or not names:

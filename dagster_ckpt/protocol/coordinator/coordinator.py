@@ -52,9 +52,9 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import (
     Reset,
     ShardAcked,
     ShardDeclined,
+    StartWork,
     TimedOut,
     TryFailed,
-    Work,
 )
 
 Part = tuple[int, Shard]
@@ -128,7 +128,7 @@ def step(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
             return _try_failed(state, reason)
         case Begin(epoch=epoch):
             begun = _begin(state, epoch)
-            return begun, [Work(epoch, begun.shards)]
+            return begun, [StartWork(epoch, begun.shards)]
         case BeginWithoutWork(epoch=epoch):
             acks = {(step, shard): ShardAck(shard, step=step) for step, shard in state.parts}
             begun = replace(_begin(state, epoch), acks=acks, worked=False, committing=True)

@@ -121,7 +121,7 @@ Event = Reset | TryFailed | Begin | BeginWithoutWork | EpochEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StartWork:
     """Start the work of every shard."""
 
     epoch: Epoch
@@ -145,4 +145,4 @@ class GiveUp:
     failures_in_a_row: int
 
 
-Effect = Work | CommitManifest | GiveUp
+Effect = StartWork | CommitManifest | GiveUp

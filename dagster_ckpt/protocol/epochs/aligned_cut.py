@@ -58,7 +58,7 @@ class Unseen:
     epoch: Epoch
 
 
-class Reason(StrEnum):
+class NoCutReason(StrEnum):
     """Why there is no aligned cut."""
 
     RETIRED = "retired"
@@ -81,7 +81,7 @@ class NoCut:
     another stream that rules out newer ones.
     """
 
-    reason: Reason
+    reason: NoCutReason
     stream: str
     epoch: Epoch
     upstream: str | None = None
@@ -111,7 +111,7 @@ def is_creating(manifest: Manifest) -> bool:
 
 
 def divergence(manifests: Mapping[str, Manifest]) -> NoCut | None:
-    """Of the manifests of a cut, by stream: the first that has consumed another epoch of the same number; None: none.
+    """The first manifest of a cut, by stream, that has consumed another epoch of the same number; None: none.
 
     All later epochs of that stream have too, since what an epoch has consumed is in what follows it.
     """
@@ -120,7 +120,9 @@ def divergence(manifests: Mapping[str, Manifest]) -> NoCut | None:
             upstream = manifests.get(consumed.stream)
             at = UpstreamPosition.from_consumed(consumed)
             if upstream is not None and at.epoch == upstream.epoch and not at.is_at(upstream):
-                return NoCut(Reason.DIVERGED, name, manifest.epoch, consumed.stream, consumed.epoch, upstream.epoch)
+                return NoCut(
+                    NoCutReason.DIVERGED, name, manifest.epoch, consumed.stream, consumed.epoch, upstream.epoch
+                )
     return None
 
 
@@ -136,7 +138,7 @@ def newest_cut(lines: Mapping[str, Line]) -> Cut | Unseen | NoCut:
         before = dict(at)
         for name, line in lines.items():
             answer = _agreed(name, lines, at, behind) if line.reads else None
-            if isinstance(answer, NoCut) and answer.reason is Reason.CREATING:
+            if isinstance(answer, NoCut) and answer.reason is NoCutReason.CREATING:
                 creating = creating or answer
                 if at[name] > 0:
                     at[name] -= 1
@@ -157,7 +159,7 @@ def _agreed(name: str, lines: Mapping[str, Line], at: dict[str, int], behind: di
         return Unseen(name, epoch)
     if not seen.whole:
         causes = (behind[each] for each in (name, *(one.stream for one in seen.consumed)) if each in behind)
-        return NoCut(Reason.CREATING, name, epoch, behind=next(causes, None))
+        return NoCut(NoCutReason.CREATING, name, epoch, behind=next(causes, None))
     for consumed in seen.consumed:
         if consumed.stream in lines:
             answer = _move(name, consumed, lines, at, behind)
@@ -173,11 +175,11 @@ def _move(
     line, upstream = lines[name], lines[consumed.stream]
     epoch, limit = line.epochs[at[name]], upstream.epochs[at[consumed.stream]]
     if consumed.uuid != upstream.uuid:
-        return NoCut(Reason.RECREATED, name, epoch, consumed.stream, consumed.epoch)
+        return NoCut(NoCutReason.RECREATED, name, epoch, consumed.stream, consumed.epoch)
     if consumed.epoch < limit:
         back = sum(candidate <= consumed.epoch for candidate in upstream.epochs) - 1
         if back < 0:
-            return NoCut(Reason.RETIRED, name, epoch, consumed.stream, consumed.epoch, upstream.epochs[0])
+            return NoCut(NoCutReason.RETIRED, name, epoch, consumed.stream, consumed.epoch, upstream.epochs[0])
         at[consumed.stream], behind[consumed.stream] = back, name
     elif consumed.epoch > limit:
         fits, over = _bounds(line, at[name], consumed.stream, limit)
@@ -188,13 +190,13 @@ def _move(
             needed = max(each.epoch for each in line.seen[oldest].consumed if each.stream == consumed.stream)
             cause = behind.get(consumed.stream)
             cause = None if cause == name else cause
-            return NoCut(Reason.AHEAD, name, oldest, consumed.stream, needed, limit, cause)
+            return NoCut(NoCutReason.AHEAD, name, oldest, consumed.stream, needed, limit, cause)
         at[name] = fits
     return None
 
 
 def _bounds(line: Line, at: int, upstream: str, limit: Epoch) -> tuple[int, int]:
-    """Of the epochs read up to `at`: the last that has consumed no more than `limit`, and the next, which has.
+    """The last epoch read up to `at` that has consumed no more than `limit`, and the next, which has.
 
     The first is -1 if all have consumed more.
     """

@@ -38,7 +38,7 @@ class Pin:
     fork: ForkId | None = None
 
 
-class Verdict(bytes, Enum):
+class PinVerdict(bytes, Enum):
     """What validating a pin has found; the value is the object's content."""
 
     KEPT = b"kept"
@@ -85,10 +85,10 @@ def decode_fork(data: bytes, name: str) -> ForkId | None:
     return unpack(data, name, lambda fields: _FORK_ID.decode(fields.get(_FORK)))
 
 
-def decode_verdict(data: bytes, name: str) -> Verdict:
+def decode_verdict(data: bytes, name: str) -> PinVerdict:
     """The verdict in these bytes; `name` is the object's, for errors. Raises `CorruptStateError` for others."""
     try:
-        return Verdict(data)
+        return PinVerdict(data)
     except ValueError:
         raise CorruptStateError(
             f"the verdict on a pin is damaged: restore it from a backup, or unpin what has no other. object={name}"

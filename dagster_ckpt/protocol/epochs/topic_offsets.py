@@ -23,7 +23,7 @@ Offsets = Mapping[Partition, int]
 """The next offset to read of each partition."""
 
 
-class Reason(StrEnum):
+class LossReason(StrEnum):
     """Why records cannot be read: deleted from a topic, the topic or partition deleted, or another one of its name."""
 
     REMOVED = "removed"
@@ -47,22 +47,22 @@ class TopicsNow:
 class LostOffsets:
     """Offsets `[begin, end)` of a partition that the stream has not read and cannot read. `read_to` is its position.
 
-    Of a recreated topic they are offsets of the new one, which are below the position. Of one that is gone it is not
+    If the topic was recreated, they are offsets of the new one, which are below the position. If it is gone, it is not
     known how many there were: none are counted.
     """
 
     topic: str
     partition: int
-    reason: Reason
+    reason: LossReason
     read_to: int
     begin: int
     end: int
 
     def __str__(self) -> str:
         where, offsets = f"{self.topic}-{self.partition}", f"offsets {self.begin} to {self.end - 1}"
-        if self.reason is Reason.REMOVED:
+        if self.reason is LossReason.REMOVED:
             return f"{where} {offsets}"
-        if self.reason is Reason.GONE:
+        if self.reason is LossReason.GONE:
             return f"{where} (read up to offset {self.read_to})"
         new = f"{offsets} of the new topic are before that" if self.end > self.begin else "the new topic has none yet"
         return f"{where} (read up to offset {self.read_to}; {new})"
@@ -102,17 +102,17 @@ def find_lost(read_to: Offsets, ids: Mapping[str, str], now: TopicsNow, found: O
 def _loss_after(partition: Partition, at: int, ids: Mapping[str, str], now: TopicsNow) -> LostOffsets | None:
     topic, number = partition
     if partition not in now.ends:
-        return LostOffsets(topic, number, Reason.GONE, at, at, at)
+        return LostOffsets(topic, number, LossReason.GONE, at, at, at)
     begins, ends = now.begins[partition], now.ends[partition]
     # From offset 0 on a new topic is read as the old one was: as a whole.
     is_another = at > 0 and topic in ids and now.ids.get(topic, ids[topic]) != ids[topic]
     if is_another or ends < at:
-        return LostOffsets(topic, number, Reason.RECREATED, at, begins, max(begins, min(at, ends)))
-    return LostOffsets(topic, number, Reason.REMOVED, at, at, begins) if begins > at else None
+        return LostOffsets(topic, number, LossReason.RECREATED, at, begins, max(begins, min(at, ends)))
+    return LostOffsets(topic, number, LossReason.REMOVED, at, at, begins) if begins > at else None
 
 
 def read_elsewhere(missing: Iterable[LostOffsets], positions: Iterable[SourcePosition]) -> list[LostOffsets]:
-    """Of what one stream has lost, that of which another stream at these positions has read at least a part.
+    """What one stream has lost and another stream at these positions has read at least a part of.
 
     Where both read topics of one name from two clusters, the position further on counts.
     """

@@ -81,7 +81,7 @@ def _path(value: Json) -> str:
 
 
 _DIGITS = 16
-"""Of a hash. There may be thousands of hashes, which are written and read at once."""
+"""How many hexadecimal digits a hash has. There may be thousands of hashes, which are written and read at once."""
 
 
 def _encode_hashes(values: list[int]) -> list[str]:

@@ -505,7 +505,7 @@ class StepWork:
 class ShardTime:
     """How long a shard took in the shown epoch, on which host, and how many rows it got.
 
-    The time is that of the task, which processes all its shards together. Of several steps, `step` is the number.
+    The time is that of the task, which processes all its shards together. `step` is the number of its step.
     """
 
     shard: Shard
@@ -599,7 +599,7 @@ class Manifest:
     def table_rows(self) -> int | None:
         """The rows of the stream's table; None where it is not known.
 
-        Of a delivery: the rows of the table in its destination, as far as they are its own.
+        For a delivery: the rows of the table in its destination, as far as they are its own.
         """
         counts = self.statistics
         if self.pipeline.delivers:

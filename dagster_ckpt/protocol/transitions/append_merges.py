@@ -6,7 +6,7 @@ of `bytes_max`, or was merged `merges_max` times, or is in another stream's fold
 form stretches between those. The last stretch is open: the next epoch appends to it.
 
     ripe                                                     what it becomes
-    `files_min` neighbours in the open stretch that were     one file. Of n files that came in, each row is merged at
+    `files_min` neighbours in the open stretch that were     one file. When n files came in, each row is merged at
     merged equally often                                     most log(n) times in this way, to the base `files_min`
     a stretch of at least half of `bytes_max`                one file that is left alone
     a stretch that is not open                               one file: it will never get another neighbour

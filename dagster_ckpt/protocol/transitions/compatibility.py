@@ -53,7 +53,7 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
 
     A delivery must stay one of the same stream and mode. The rest is in its destination, which judges it.
 
-    Of several steps each is compared with the one in its place.
+    With several steps each is compared with the one in its place.
     """
     if len(before.steps) != len(after.steps):
         return (f"there were {len(before.steps)} steps, now there are {len(after.steps)}",)

@@ -132,7 +132,7 @@ def cannot_take_over(before: Pipeline, after: Pipeline) -> list[str]:
 def behind(newest: Manifest, rebuilt: Manifest, moves: Moves) -> list[SourceIdentity]:
     """The sources of which `newest` has read more than `rebuilt`, so that this one cannot take over yet.
 
-    Of those that read files, only the number of files is compared: their names may be in index objects. One that
+    For those that read files, only the number of files is compared: their names may be in index objects. One that
     `rebuilt` does not read at all is among them.
     """
     mine = {position.source: position for position in rebuilt.sources}
@@ -164,7 +164,7 @@ def files_in(position: SourcePosition) -> int:
 def _reaches(position: Json, other: Json) -> bool:
     """Whether an offset is at least another of the same source: each number in it, while all else is the same.
 
-    So it is with the offsets of Kafka and of the rate source. Of others that are not the same it is False.
+    So it is with the offsets of Kafka and of the rate source. For others that are not the same it is False.
     """
     if isinstance(position, dict) and isinstance(other, dict):
         return all(name in position and _reaches(position[name], value) for name, value in other.items())

@@ -14,7 +14,14 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError, OutsideCodeError, StoreUnavailableError
-from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Offsets, Reason, TopicsNow, find_lost, next_offsets
+from dagster_ckpt.protocol.epochs.topic_offsets import (
+    LossReason,
+    LostOffsets,
+    Offsets,
+    TopicsNow,
+    find_lost,
+    next_offsets,
+)
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition
 from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source, named, positions_by_source
 from dagster_ckpt.runtime.kafka.brokers import Brokers, reason_of
@@ -22,14 +29,14 @@ from dagster_ckpt.runtime.kafka.group_commits import GroupCommits
 
 _LOG = logging.getLogger(__name__)
 
-_ERRORS: Mapping[Reason, str] = {
-    Reason.REMOVED: "records that the stream has not read were deleted from the topic, by its retention or by hand. "
-    "To keep the state and go on without them, set failOnDataLoss=false on the source",
-    Reason.GONE: "a topic or partition that the stream reads does not exist, or its user may not see it. Create it "
+_ERRORS: Mapping[LossReason, str] = {
+    LossReason.REMOVED: "records that the stream has not read were deleted from the topic, by its retention or by "
+    "hand. To keep the state and go on without them, set failOnDataLoss=false on the source",
+    LossReason.GONE: "a topic or partition that the stream reads does not exist, or its user may not see it. Create it "
     "again, or restore its permissions",
-    Reason.RECREATED: "the topic is not the one that the stream has read: it was deleted and created again, or lost "
-    "its newest records. To read all of it, go back to epoch 0 (`dagster-ckpt rollback`), or give the asset a new key "
-    "if the stream did not begin at offset 0. To keep the state and go on at the same offsets, set "
+    LossReason.RECREATED: "the topic is not the one that the stream has read: it was deleted and created again, or "
+    "lost its newest records. To read all of it, go back to epoch 0 (`dagster-ckpt rollback`), or give the asset a new "
+    "key if the stream did not begin at offset 0. To keep the state and go on at the same offsets, set "
     "failOnDataLoss=false on the source",
 }
 
@@ -116,7 +123,7 @@ class Topics:
     def _judge(self, topics: _Topics, missing: Sequence[LostOffsets]) -> None:
         """Raise for records that the epoch's tasks cannot have read; with `failOnDataLoss=false`, report them."""
         if topics.options.fails_on_loss:
-            if recreated := [each for each in missing if each.reason is Reason.RECREATED]:
+            if recreated := [each for each in missing if each.reason is LossReason.RECREATED]:
                 raise self._error(recreated)
         elif missing:
             _LOG.warning(
@@ -147,7 +154,7 @@ class Topics:
             missing = [
                 each
                 for each in find_lost(read_to, dict(position.topics), now, {})
-                if has_failed_often or each.reason is not Reason.GONE
+                if has_failed_often or each.reason is not LossReason.GONE
             ]
             if missing:
                 raise self._error(missing)
@@ -183,9 +190,9 @@ class Topics:
         return brokers
 
     def _error(self, missing: Sequence[LostOffsets]) -> IncompatibleStateError:
-        worst = next(reason for reason in reversed(Reason) if any(each.reason is reason for each in missing))
+        worst = next(reason for reason in reversed(LossReason) if any(each.reason is reason for each in missing))
         partitions = _texts(each for each in missing if each.reason is worst)
-        kind = TopicGoneError if worst is Reason.GONE else IncompatibleStateError
+        kind = TopicGoneError if worst is LossReason.GONE else IncompatibleStateError
         return kind(f"{_ERRORS[worst]}. asset={self.asset}, partitions={partitions}")
 
 

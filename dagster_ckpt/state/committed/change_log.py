@@ -96,7 +96,7 @@ def _rows(ref: ChangeRef, data: pa.Buffer, schema: pa.Schema, former: Former) ->
 def read_files(store: ObjectStore, refs: Sequence[ChangeRef]) -> list[pa.Buffer]:
     """The bytes of each of these files, mapped where they are on this host's disk. Raises `CorruptStateError`.
 
-    Of a remote store several are read at once.
+    In a remote store several are read at once.
     """
     found: dict[int, pa.Buffer] = {}
 

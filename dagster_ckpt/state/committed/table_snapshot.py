@@ -93,7 +93,7 @@ def _shards(
     runs: OpenRuns | None,
     rows_of: _RowsOf,
 ) -> Iterator[Iterator[pa.Table]]:
-    """Of each shard that has runs the rows with these hashes, in pieces; each is used up before the next is taken."""
+    """The rows with these hashes of each shard that has runs, in pieces; each is used up before the next is taken."""
     shared = _SharedRuns(store, spec, lists, OpenRuns() if runs is None else runs)
     for shard, refs in enumerate(lists):
         shared.hold(shard)

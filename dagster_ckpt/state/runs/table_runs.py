@@ -80,7 +80,7 @@ class TableRuns:
     def compact(self, limits: CompactionLimits, clock: Clock) -> int:
         """Merge runs as compaction chooses. Look-ups go on in the inputs, which show the same rows.
 
-        Of a table whose rows expire once all was added, since it is known then what has expired; else before that.
+        A table whose rows expire is merged once all was added, since it is known then what has expired; others before.
         Returns for how many milliseconds of it the epoch stalled because there were far too many runs.
         """
         expires = self._table.expires

@@ -44,7 +44,7 @@ class StateMetrics:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _TablePart:
     """A table sorted by hash in all shards, or one sorted by time in one of them."""
 
     shards: Sequence[Shard]
@@ -100,7 +100,7 @@ class TaskState:
         self._specs = {
             spec.name: replace(spec, name=pipeline.stored(step, spec.name)) for spec in pipeline.steps[step].tables
         }
-        self._parts: dict[str, list[_Part]] = {}
+        self._parts: dict[str, list[_TablePart]] = {}
         self._log: tuple[ChangeRef, ...] = ()
         self._metrics = StateMetrics()
         self._written = False
@@ -198,12 +198,12 @@ class TaskState:
         """What was done so far; complete after `flush`."""
         return self._metrics
 
-    def _make_room(self, part: _Part) -> None:
+    def _make_room(self, part: _TablePart) -> None:
         """Wait for files on their way where there is no room beside them to merge what is in memory."""
         bytes_ = _COPIES * part.table.nbytes
         self._engine.budget.make_room(f"a run of {part.runs.name}", bytes_, self._engine.io.timeout_ms)
 
-    def _spill(self, part: _Part) -> None:
+    def _spill(self, part: _TablePart) -> None:
         self._make_room(part)
         part.table.spill()
         self._engine.budget.hold(part.table, 0)
@@ -211,16 +211,16 @@ class TaskState:
     def _add_stall(self, stall_ms: int) -> None:
         self._metrics = replace(self._metrics, stall_ms=self._metrics.stall_ms + stall_ms)
 
-    def _all_parts(self) -> list[_Part]:
+    def _all_parts(self) -> list[_TablePart]:
         return [part for parts in self._parts.values() for part in parts]
 
-    def _parts_of(self, spec: StateTableSpec) -> list[_Part]:
+    def _parts_of(self, spec: StateTableSpec) -> list[_TablePart]:
         if spec.name not in self._parts:
             groups = [self._shards] if spec.sort is SortKind.HASH else [[shard] for shard in self._shards]
             self._parts[spec.name] = [self._part(spec, shards) for shards in groups]
         return self._parts[spec.name]
 
-    def _part(self, spec: StateTableSpec, shards: Sequence[Shard]) -> _Part:
+    def _part(self, spec: StateTableSpec, shards: Sequence[Shard]) -> _TablePart:
         lists = self._manifest.runs.get(spec.name, ())
         ranges = [self._range(shard) if spec.sort is SortKind.HASH else HashRange() for shard in shards]
         table = ShardedTable(
@@ -232,7 +232,7 @@ class TaskState:
         layers = Layers(spec, table.lists, ranges, self._store, self._engine.runs)
         budget = self._engine.budget
         runs = TableRuns(table, layers, self._writer, budget.chunk_bytes, min(budget.soft_bytes, _PIECE_BYTES_MAX))
-        return _Part(shards, SortedTable(table, runs), runs)
+        return _TablePart(shards, SortedTable(table, runs), runs)
 
     def _range(self, shard: Shard) -> HashRange:
         return shard_range(shard, self._manifest.shards)

@@ -23,7 +23,15 @@ from collections.abc import Iterator
 
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import Nonce
-from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, Verdict, decode_fork, decode_pin, decode_verdict, encode_pin
+from dagster_ckpt.protocol.epochs.pin import (
+    ForkId,
+    Pin,
+    PinVerdict,
+    decode_fork,
+    decode_pin,
+    decode_verdict,
+    encode_pin,
+)
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
 from dagster_ckpt.protocol.manifest.references import references
 from dagster_ckpt.protocol.object_names import (
@@ -100,7 +108,7 @@ def _pin_in_store(chain: ManifestChain, pin: Pin, epoch: Retained) -> Pin:
             return there
         # Ours, from a try whose reply was lost, or one that was never validated.
         pin = there
-    if _judge(chain, pin, epoch) is not Verdict.KEPT:
+    if _judge(chain, pin, epoch) is not PinVerdict.KEPT:
         if pin.nonce == ours:
             store.delete(pin_name(name))
         raise _retired_error(name, epoch, store)
@@ -135,17 +143,17 @@ def is_kept(chain: ManifestChain, pin: Pin) -> bool:
 
     Raises `CorruptStateError` if the verdict is damaged.
     """
-    return _verdict(chain, pin.nonce) is Verdict.KEPT
+    return _verdict(chain, pin.nonce) is PinVerdict.KEPT
 
 
-def _judge(chain: ManifestChain, pin: Pin, epoch: Retained) -> Verdict | None:
-    """The verdict on a pin that was there before this call. Of several at once the first stands."""
-    found = Verdict.KEPT if _is_retained(chain, epoch) else Verdict.LATE
+def _judge(chain: ManifestChain, pin: Pin, epoch: Retained) -> PinVerdict | None:
+    """The verdict on a pin that was there before this call. If several are written at once, the first stands."""
+    found = PinVerdict.KEPT if _is_retained(chain, epoch) else PinVerdict.LATE
     created = chain.span().put_if_absent(verdict_name(pin.nonce), found.value)
     return found if created else _verdict(chain, pin.nonce)
 
 
-def _verdict(chain: ManifestChain, nonce: Nonce) -> Verdict | None:
+def _verdict(chain: ManifestChain, nonce: Nonce) -> PinVerdict | None:
     """None: the pin was not validated yet."""
     name, store = verdict_name(nonce), chain.span()
     try:

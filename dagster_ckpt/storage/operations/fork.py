@@ -22,7 +22,7 @@ from functools import partial
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY, Nonce, StreamUuid
-from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, Verdict, encode_pin
+from dagster_ckpt.protocol.epochs.pin import ForkId, Pin, PinVerdict, encode_pin
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import Ancestor, BackfillStatus, Consumed, Manifest
@@ -167,7 +167,7 @@ class _Fork:
                 f"the epoch was retired while it was forked: choose a later one. stream={manifest.stream}, "
                 f"epoch={manifest.epoch}, store={store.url}"
             )
-        self._retrying(store).put_if_absent(verdict_name(self._nonce), Verdict.KEPT.value)
+        self._retrying(store).put_if_absent(verdict_name(self._nonce), PinVerdict.KEPT.value)
 
     def _create(self, first: Manifest) -> Manifest:
         check_successor(None, first)

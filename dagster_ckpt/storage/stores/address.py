@@ -74,7 +74,7 @@ def is_local_master(master: str) -> bool:
 
 
 def options_for(url: str, options: Mapping[str, object]) -> Mapping[str, object]:
-    """Of options for stores of any kind, those that the store of this URL takes."""
+    """The options that the store of this URL takes, from those for stores of any kind."""
     scheme, _ = _split(url)
     if scheme == "file":
         return {name: value for name, value in options.items() if name == SHARED}

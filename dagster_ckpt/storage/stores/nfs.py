@@ -52,7 +52,7 @@ def unsafe_options(mounts: str, folder: Path) -> dict[str, str]:
 
 
 def _mount_of(mounts: str, folder: Path) -> tuple[str, set[str]] | None:
-    """The type and options of the file system with this folder. Of mounts in one place the last one shows."""
+    """The type and options of the file system with this folder. The last of several mounts in one place shows."""
     best: tuple[int, str, set[str]] | None = None
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")

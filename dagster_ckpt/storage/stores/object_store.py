@@ -28,7 +28,7 @@ class ObjectStore(Protocol):
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
         """Create the object, durable when this returns True. False: the name exists; its bytes are untouched.
 
-        Of any number of callers at once, in any processes on any hosts, exactly one gets True.
+        Exactly one of any number of callers at once, in any processes on any hosts, gets True.
         """
         ...
 

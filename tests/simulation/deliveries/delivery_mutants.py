@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dagster_ckpt.delivery.delivery_rows import DeliveryRows, Step
+from dagster_ckpt.delivery.delivery_rows import DeliveryRows, NextRows
 from dagster_ckpt.delivery.delivery_run import _DeliveryWork
 from dagster_ckpt.delivery.destination import DeliveryMode, DestinationUnavailableError, Session, Transaction
 from dagster_ckpt.delivery.judgement import Judgement, Move, judge
@@ -105,7 +105,7 @@ def begins_at_its_manifest(run: _DeliveryWork, session: Session) -> UpstreamPosi
 
 
 def records_before_it_commits(
-    run: _DeliveryWork, session: Session, _: UpstreamPosition, step: Step
+    run: _DeliveryWork, session: Session, _: UpstreamPosition, step: NextRows
 ) -> UpstreamPosition:
     """The manifest comes first."""
     run._commit(step.until, 0, 0, step.table_rows)
@@ -117,7 +117,7 @@ def records_before_it_commits(
 class LeavesAGap(DeliveryRows):
     """After the snapshot it follows the log from now on, not from the snapshot on."""
 
-    def following(self, at: UpstreamPosition, reader: Reader, until: Epoch | None = None) -> Step | None:
+    def following(self, at: UpstreamPosition, reader: Reader, until: Epoch | None = None) -> NextRows | None:
         if at.parts and not at.in_snapshot:
             at = UpstreamPosition(at.uuid, self.log.newest().epoch)
         return super().following(at, reader, until)

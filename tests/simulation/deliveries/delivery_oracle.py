@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.delivery.destination import DeliveryMode
-from dagster_ckpt.delivery.judgement import Found
+from dagster_ckpt.delivery.judgement import PositionFinding
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, StreamUuid, Term, Version
 from dagster_ckpt.protocol.change_columns import INSERT, UPDATE_POSTIMAGE
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tests.simulation.deliveries.database import Database, DatabaseRow
     from tests.simulation.deliveries.delivering import Delivering
 
-_STOPS_UPSERTS = {Found.EMPTIED, Found.FOREIGN}
-_REPLACE = (Found.ROLLED_BACK, Found.DIVERGED, Found.CUT_OFF, Found.UNPINNED)
+_STOPS_UPSERTS = {PositionFinding.EMPTIED, PositionFinding.FOREIGN}
+_REPLACE = (PositionFinding.ROLLED_BACK, PositionFinding.DIVERGED, PositionFinding.CUT_OFF, PositionFinding.UNPINNED)
 
 
 @dataclass
@@ -150,7 +150,7 @@ class DeliveryOracle(ReadingOracle):
     def may_stop(self, mode: DeliveryMode, database: "Database", error: IncompatibleStateError) -> None:
         """Check that the reason in the error of a stopped run is true."""
         text = str(error)
-        found = next((each for each in Found if text.startswith(each)), None)
+        found = next((each for each in PositionFinding if text.startswith(each)), None)
         if found is None:
             raise error
         self.counts[f"stopped: {found.name.lower()}"] += 1
@@ -160,21 +160,23 @@ class DeliveryOracle(ReadingOracle):
         if mode is DeliveryMode.UPSERT and found not in _STOPS_UPSERTS:
             raise BrokenPromiseError("an upsert delivery replaces the table", text)
 
-    def _is_so(self, found: Found, at: UpstreamPosition | None, database: "Database") -> bool:
-        if found is Found.EMPTIED:
+    def _is_so(self, found: PositionFinding, at: UpstreamPosition | None, database: "Database") -> bool:
+        if found is PositionFinding.EMPTIED:
             return at is None and database.mended > 0
         assert at is not None, "only a position can be wrong"
         stream, newest = self.upstream, self.upstream.newest
-        if newest is None or found is Found.FOREIGN:
+        if newest is None or found is PositionFinding.FOREIGN:
             return newest is None or at.uuid != newest.uuid
         # What was promised behind an epoch that a restore has taken away is gone with it.
         may_be_gone = self.reading.has_lost(at.epoch) or database.mended > 0 or not stream.has_epoch(at)
         match found:
-            case Found.ROLLED_BACK | Found.DIVERGED:
-                return is_abandoned(newest, at.epoch) if found is Found.ROLLED_BACK else not stream.has_epoch(at)
-            case Found.CUT_OFF:
+            case PositionFinding.ROLLED_BACK | PositionFinding.DIVERGED:
+                return (
+                    is_abandoned(newest, at.epoch) if found is PositionFinding.ROLLED_BACK else not stream.has_epoch(at)
+                )
+            case PositionFinding.CUT_OFF:
                 return Version(at.epoch) in stream.freed and may_be_gone
-            case Found.UNPINNED if at.in_snapshot:
+            case PositionFinding.UNPINNED if at.in_snapshot:
                 name = pin_name(Reader(self.uuid, at.term).pin_at(at))
                 return name not in stream.truth.objects and may_be_gone
         return False

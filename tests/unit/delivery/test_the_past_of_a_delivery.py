@@ -9,7 +9,7 @@ import pytest
 
 from dagster_ckpt.delivery import delivery_rows
 from dagster_ckpt.delivery.destination import DeliveredTable, DeliveryMode, Transaction
-from dagster_ckpt.delivery.judgement import Found, Judgement, Move, judge
+from dagster_ckpt.delivery.judgement import Judgement, Move, PositionFinding, judge
 from dagster_ckpt.errors import FencedError, IncompatibleStateError
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
@@ -248,23 +248,35 @@ THERE = UpstreamPosition(StreamUuid("9f0c2d6a1e4b4e0f9d3c5a7b8e6f1a2b"), Epoch(7
     ("there", "known", "trouble", "upsert", "append"),
     [
         (None, EMPTY, None, Judgement(Move.BEGIN), Judgement(Move.BEGIN)),
-        (None, Epoch(7), None, Judgement(Move.STOP, Found.EMPTIED), Judgement(Move.STOP, Found.EMPTIED)),
+        (
+            None,
+            Epoch(7),
+            None,
+            Judgement(Move.STOP, PositionFinding.EMPTIED),
+            Judgement(Move.STOP, PositionFinding.EMPTIED),
+        ),
         (THERE, Epoch(7), None, Judgement(Move.CONTINUE), Judgement(Move.CONTINUE)),
         (THERE, Epoch(5), None, Judgement(Move.CONTINUE), Judgement(Move.CONTINUE)),
-        (THERE, Epoch(9), None, Judgement(Move.CONTINUE, Found.RESTORED), Judgement(Move.CONTINUE, Found.RESTORED)),
+        (
+            THERE,
+            Epoch(9),
+            None,
+            Judgement(Move.CONTINUE, PositionFinding.RESTORED),
+            Judgement(Move.CONTINUE, PositionFinding.RESTORED),
+        ),
         (
             THERE,
             Epoch(7),
             Trouble.RECREATED,
-            Judgement(Move.STOP, Found.FOREIGN),
-            Judgement(Move.STOP, Found.FOREIGN),
+            Judgement(Move.STOP, PositionFinding.FOREIGN),
+            Judgement(Move.STOP, PositionFinding.FOREIGN),
         ),
         *(
             (THERE, Epoch(7), trouble, Judgement(Move.REPLACE, found), Judgement(Move.STOP, found))
             for trouble, found in (
-                (Trouble.ROLLED_BACK, Found.ROLLED_BACK),
-                (Trouble.CUT_OFF, Found.CUT_OFF),
-                (Trouble.UNPINNED, Found.UNPINNED),
+                (Trouble.ROLLED_BACK, PositionFinding.ROLLED_BACK),
+                (Trouble.CUT_OFF, PositionFinding.CUT_OFF),
+                (Trouble.UNPINNED, PositionFinding.UNPINNED),
             )
         ),
     ],

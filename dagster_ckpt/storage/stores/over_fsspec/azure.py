@@ -1,8 +1,8 @@
 """Azure Blob Storage through adlfs: an object is created by a condition, `If-None-Match: *`.
 
-Of adlfs it takes the options, the credentials, the event loop and the client of Azure's SDK; none of its file handles,
-listings or caches. (`find` and `ls` of adlfs show a missing container as an empty one, and `info` is up to three
-requests.) An object of any size is one Put Blob: an interrupted one leaves nothing.
+From adlfs it takes the options, the credentials, the event loop and the client of Azure's SDK; none of its file
+handles, listings or caches. (`find` and `ls` of adlfs show a missing container as an empty one, and `info` is up to
+three requests.) An object of any size is one Put Blob: an interrupted one leaves nothing.
 """
 
 import io
@@ -53,7 +53,7 @@ class _OnceTransport(AioHttpTransport):  # type: ignore[misc]
         return await super().send(request, **options)
 
 
-class _OnceFileSystem(AzureBlobFileSystem):  # type: ignore[misc]
+class _OnceAzureFileSystem(AzureBlobFileSystem):  # type: ignore[misc]
     """adlfs, except that a request is sent once: the SDK would send it four times."""
 
     def do_connect(self) -> None:
@@ -220,7 +220,7 @@ def _check_account(given: Mapping[str, object]) -> None:
 
 def _connect(options: StoreOptions) -> Any:
     _check_account(options.given)
-    return _OnceFileSystem(
+    return _OnceAzureFileSystem(
         **{"anon": False, **options.given},
         use_listings_cache=False,
         skip_instance_cache=True,

@@ -1,7 +1,7 @@
 """What a store over fsspec asks of a server: one request for each verb, sent once, and an unambiguous outcome.
 
-Each protocol implements `Calls` in a module of its own. There is what it creates with, the one thing that the whole
-project rests on: a condition that the server checks, or a rename that refuses to overwrite.
+Each protocol implements `StoreCalls` in a module of its own. There is what it creates with, the one thing that the
+whole project rests on: a condition that the server checks, or a rename that refuses to overwrite.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ class Head:
     modified_ms: int
 
 
-class Calls(Protocol):
+class StoreCalls(Protocol):
     """Requests for the objects of one bucket, container or cluster, by their path in it.
 
     Every method raises `Refusal`, and each of its requests ends within `deadline_s`. Nothing is cached, and no write is
@@ -78,7 +78,7 @@ class Calls(Protocol):
     def create(self, path: str, data: bytes | memoryview) -> None:
         """Create the object, whole and durable, or raise `Outcome.EXISTS` and leave the one there untouched.
 
-        Of any number of callers at once exactly one succeeds.
+        Exactly one of any number of callers at once succeeds.
         """
         ...
 

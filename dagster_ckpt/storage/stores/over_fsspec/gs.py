@@ -1,8 +1,8 @@
 """Google Cloud Storage through gcsfs: an object is created by a condition, `ifGenerationMatch=0`.
 
-Of gcsfs it takes the options, the credentials, the event loop and one call of the JSON API at a time; none of its file
-handles, listings or caches. An object of any size is one request: gcsfs's own `pipe_file` changes to a resumable upload
-of several at 50 MB, and a `find` of its is served from a listing that it keeps.
+From gcsfs it takes the options, the credentials, the event loop and one call of the JSON API at a time; none of its
+file handles, listings or caches. An object of any size is one request: gcsfs's own `pipe_file` changes to a resumable
+upload of several at 50 MB, and a `find` of its is served from a listing that it keeps.
 """
 
 import io
@@ -71,7 +71,7 @@ _CREDENTIAL_ERRORS = (GoogleAuthError, _NO_RENEWAL)
 _ERRORS = (_ErrorReply, HttpError, OSError, ValueError, RuntimeError, aiohttp.ClientError, *_CREDENTIAL_ERRORS)
 
 
-class _OnceFileSystem(GCSFileSystem):  # type: ignore[misc]
+class _OnceGcsFileSystem(GCSFileSystem):  # type: ignore[misc]
     """gcsfs, except that a request is sent once, and that the body of an error is kept.
 
     It would send a create again after a lost reply, which then finds the object that it created and reports that it
@@ -259,7 +259,7 @@ def _milliseconds(text: str) -> int:
 
 
 def _connect(options: StoreOptions) -> Any:
-    return _OnceFileSystem(
+    return _OnceGcsFileSystem(
         **options.given,
         requests_timeout=_TIMEOUT,
         use_listings_cache=False,

@@ -7,7 +7,7 @@ from pathlib import Path
 from dagster_ckpt.errors import InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.protocol.object_names import is_object_name
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError
-from dagster_ckpt.storage.stores.over_fsspec.calls import Calls, Outcome, Refusal
+from dagster_ckpt.storage.stores.over_fsspec.calls import Outcome, Refusal, StoreCalls
 
 _NO_ADVICE = "see whether the server can be reached and what is wrong with it, then try again"
 
@@ -19,7 +19,7 @@ class FsspecObjectStore:
     for an age, wait one second longer.
     """
 
-    def __init__(self, url: str, folder: str, calls: Calls) -> None:
+    def __init__(self, url: str, folder: str, calls: StoreCalls) -> None:
         self._url = url
         self._folder = folder
         self._calls = calls

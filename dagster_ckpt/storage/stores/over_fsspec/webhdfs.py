@@ -6,7 +6,7 @@ the same transaction of the NameNode. A reader sees all of an object or nothing.
 a directory of that name, and pyarrow's `move` deletes the destination first.) A crash can leave a hidden temporary file
 behind; it is never listed, never named again and harms nothing (`discard_leftovers` removes it).
 
-Of fsspec's WebHDFS it takes the options, the authentication and the session; none of its file handles. (They write an
+From fsspec's WebHDFS it takes the options, the authentication and the session; none of its file handles. (They write an
 object by appending to it, and return the body of an error as data.)
 """
 

@@ -13,7 +13,7 @@ from dagster_ckpt.integration.events.epoch_metadata import epoch_metadata, lag_m
 from dagster_ckpt.integration.events.event_totals import NO_WORK, NOTHING, Totals
 from dagster_ckpt.integration.events.step_events import TRIES, EpochEvents, Event, EventLog, final_result
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK
-from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Reason
+from dagster_ckpt.protocol.epochs.topic_offsets import LossReason, LostOffsets
 from dagster_ckpt.protocol.manifest.manifest import (
     FileSeen,
     IndexedList,
@@ -221,8 +221,8 @@ def test_records_that_an_epoch_goes_on_without_are_logged_at_once_with_topic_par
     listener = Listener()
     events = events_for(listener, StillClock())
     lost = [
-        LostOffsets("trips", 0, Reason.REMOVED, read_to=100, begin=100, end=150),
-        LostOffsets("trips", 1, Reason.GONE, read_to=7, begin=7, end=7),
+        LostOffsets("trips", 0, LossReason.REMOVED, read_to=100, begin=100, end=150),
+        LostOffsets("trips", 1, LossReason.GONE, read_to=7, begin=7, end=7),
     ]
     events.opened(a_manifest())
     events.skips(lost)

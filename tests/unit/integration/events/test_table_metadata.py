@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from dagster_ckpt.integration.events.table_metadata import (
     COLUMNS_MAX,
-    Place,
     TableMetadata,
+    TablePlace,
     column_schema,
     descriptions_of,
 )
@@ -70,7 +70,7 @@ def test_descriptions_of_columns_are_on_events_too() -> None:
 
 
 def test_the_schema_of_a_wide_table_is_on_the_result_of_the_step_alone() -> None:
-    shown = TableMetadata(Place("file:///store/delays"))
+    shown = TableMetadata(TablePlace("file:///store/delays"))
     for columns, on_events in ((COLUMNS_MAX, True), (COLUMNS_MAX + 1, False)):
         output = pa.schema([("carrier", pa.string()), *((f"c{number}", pa.int64()) for number in range(columns - 1))])
         manifest = a_manifest(pipeline=replace(PIPELINE, output=output))

@@ -6,9 +6,9 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.asset_options import AssetOptions
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.sql.properties import OPTIONS, Property, read_properties
-from dagster_ckpt.integration.sql.sql_file import Place
+from dagster_ckpt.integration.sql.sql_file import FileLine
 
-PLACE = Place("shop.sql", 3)
+PLACE = FileLine("shop.sql", 3)
 
 
 def properties(**given: str) -> list[Property]:

@@ -8,11 +8,11 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.sql.sql_file import SqlFile
 from dagster_ckpt.integration.sql.statements import (
     Declared,
-    Kind,
     SqlColumn,
     SqlSourceView,
     SqlTable,
     SqlView,
+    StatementKind,
     declarations,
 )
 
@@ -52,7 +52,7 @@ CREATE MATERIALIZED VIEW totals AS SELECT count(*) AS n FROM orders
     assert large.query.text == "SELECT * FROM orders WHERE note <> ';'"
     assert isinstance(large_orders, SqlTable)
     assert isinstance(totals, SqlTable)
-    assert (large_orders.kind, totals.kind) == (Kind.STREAMING_TABLE, Kind.MATERIALIZED_VIEW)
+    assert (large_orders.kind, totals.kind) == (StatementKind.STREAMING_TABLE, StatementKind.MATERIALIZED_VIEW)
     assert [each.place.line for each in (orders, large, large_orders, totals)] == [2, 5, 7, 9]
     assert large_orders.query.place().line == 8
     assert large_orders.query.place_of_line(1).line == 8
@@ -90,7 +90,7 @@ def test_a_query_alone_is_named_by_its_file() -> None:
     assert isinstance(table, SqlTable)
     assert (table.name, table.kind, table.query.text) == (
         "orders_by_carrier",
-        Kind.MATERIALIZED_VIEW,
+        StatementKind.MATERIALIZED_VIEW,
         "SELECT * FROM orders",
     )
     assert "CREATE MATERIALIZED VIEW name AS before it. found=SELECT, file=shop.sql, line=1" in refusal("SELECT 1")

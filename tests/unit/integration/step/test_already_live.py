@@ -9,7 +9,7 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Term, Version
-from dagster_ckpt.integration.events.table_metadata import Place, TableMetadata, column_schema
+from dagster_ckpt.integration.events.table_metadata import TableMetadata, TablePlace, column_schema
 from dagster_ckpt.integration.recovery.crash_loop import RunError
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK, evaluation_failed, evaluation_passed
 from dagster_ckpt.integration.recovery.decision import GaveUp
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_left_to_the_opening(error: Exception) -> None:
 def the_result(instance: dg.DagsterInstance) -> dg.MaterializeResult[Any]:
     manifest = a_manifest(epoch=Epoch(7), version=Version(7), statistics=Statistics(table_rows=105))
     return result_beside(
-        instance, KEY, "delays", LiveRun(HOLDER, manifest), TableMetadata(Place("file:///store/delays"))
+        instance, KEY, "delays", LiveRun(HOLDER, manifest), TableMetadata(TablePlace("file:///store/delays"))
     )
 
 

@@ -22,9 +22,9 @@ from dagster_ckpt.protocol.coordinator.coordinator_events import (
     Reset,
     ShardAcked,
     ShardDeclined,
+    StartWork,
     TimedOut,
     TryFailed,
-    Work,
 )
 from tests.worlds.manifests import a_change, a_run
 
@@ -56,7 +56,7 @@ def test_an_epoch_in_which_all_goes_well() -> None:
     state, effects = after()
     assert (state.phase, effects) == (Phase.IDLE, [])
     state, effects = after(Begin(E))
-    assert (state.phase, state.pending, effects) == (Phase.IN_PROGRESS, TWO, [Work(E, TWO)])
+    assert (state.phase, state.pending, effects) == (Phase.IN_PROGRESS, TWO, [StartWork(E, TWO)])
     state, effects = after(Begin(E), ack(1))
     assert (state.pending, state.total_bytes, effects) == (frozenset({Shard(0)}), 1500, [])
     state, effects = after(Begin(E), ack(1), ack(0), JobEnded(E))
@@ -195,7 +195,7 @@ def test_a_new_term_drops_the_epoch_in_work_and_may_have_other_shards(before: tu
     assert (state.acks, state.total_bytes, state.committing) == ({}, 0, False)
     assert state.failures_in_a_row == known.failures_in_a_row
     state, effects = step(state, Begin(Epoch(6)))
-    assert effects == [Work(Epoch(6), frozenset({Shard(0)}))]
+    assert effects == [StartWork(Epoch(6), frozenset({Shard(0)}))]
 
 
 def test_an_epoch_without_work_is_committed_at_once_with_empty_acks() -> None:

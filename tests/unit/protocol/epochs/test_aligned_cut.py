@@ -3,7 +3,15 @@
 from dataclasses import replace
 
 from dagster_ckpt.ids import Epoch, StreamUuid, Version
-from dagster_ckpt.protocol.epochs.aligned_cut import Cut, KnownEpochs, Line, NoCut, Reason, known_epochs, newest_cut
+from dagster_ckpt.protocol.epochs.aligned_cut import (
+    Cut,
+    KnownEpochs,
+    Line,
+    NoCut,
+    NoCutReason,
+    known_epochs,
+    newest_cut,
+)
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, consumption
 from dagster_ckpt.protocol.manifest.manifest import (
     Consumed,
@@ -72,7 +80,7 @@ def test_an_epoch_whose_two_ways_of_reading_an_upstream_disagree_is_in_no_cut() 
     assert answer == Cut({"a": Epoch(5), "b": Epoch(4)})
     lines["b"] = replace(lines["b"], epochs=(Epoch(6),))
     answer, _ = found({**lines, "a": source("a", range(1, 8))})
-    assert answer == NoCut(Reason.AHEAD, "b", Epoch(6), "a", Epoch(8), Epoch(7))
+    assert answer == NoCut(NoCutReason.AHEAD, "b", Epoch(6), "a", Epoch(8), Epoch(7))
 
 
 def test_an_epoch_from_before_the_first_batch_has_nothing_of_its_upstream_and_is_in_no_cut() -> None:
@@ -87,7 +95,7 @@ def test_an_epoch_from_before_the_first_batch_has_nothing_of_its_upstream_and_is
     )
     seen = {Epoch(2): known_epochs(shown)}
     lines = {"a": source("a", range(1, 9)), "b": Line(uuid_of("b"), (Epoch(2),), reads=True, seen=seen)}
-    assert newest_cut(lines) == NoCut(Reason.CREATING, "b", Epoch(2))
+    assert newest_cut(lines) == NoCut(NoCutReason.CREATING, "b", Epoch(2))
     begun = SourcePosition(reads.sources[1], UpstreamPosition(uuid_of("a"), Epoch(8)).encode())
     shown = replace(shown, sources=(*shown.sources, begun), consumed=consumption([begun]))
     lines["b"] = replace(lines["b"], seen={Epoch(2): known_epochs(shown)})
@@ -97,7 +105,7 @@ def test_an_epoch_from_before_the_first_batch_has_nothing_of_its_upstream_and_is
 def test_an_upstream_of_the_same_name_is_not_the_one_that_was_consumed() -> None:
     lines = {"a": source("a", range(1, 9)), "b": reader("b", "a", {3: 3})}
     lines["a"] = replace(lines["a"], uuid=StreamUuid("f" * 32))
-    assert newest_cut(lines) == NoCut(Reason.RECREATED, "b", Epoch(3), "a", Epoch(3))
+    assert newest_cut(lines) == NoCut(NoCutReason.RECREATED, "b", Epoch(3), "a", Epoch(3))
 
 
 def test_an_epoch_of_the_time_of_creation_is_in_no_cut() -> None:
@@ -107,4 +115,4 @@ def test_an_epoch_of_the_time_of_creation_is_in_no_cut() -> None:
         "c": reader("c", "a", {9: 5}),
     }
     answer, _ = found(lines)
-    assert answer == NoCut(Reason.CREATING, "b", Epoch(4), behind="c")
+    assert answer == NoCut(NoCutReason.CREATING, "b", Epoch(4), behind="c")

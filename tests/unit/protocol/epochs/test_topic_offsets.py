@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from dagster_ckpt.protocol.epochs.topic_offsets import (
+    LossReason,
     LostOffsets,
     Offsets,
-    Reason,
     TopicsNow,
     find_lost,
     next_offsets,
@@ -38,14 +38,16 @@ def test_what_begins_at_the_position_or_before_it_can_be_read() -> None:
 
 def test_records_between_the_position_and_the_beginning_are_removed() -> None:
     assert find_lost(READ, IDS, now((150, 170), (50, 80)), READ) == (
-        LostOffsets("trips", 0, Reason.REMOVED, read_to=100, begin=100, end=150),
+        LostOffsets("trips", 0, LossReason.REMOVED, read_to=100, begin=100, end=150),
     )
 
 
 def test_a_new_partition_that_does_not_begin_at_0_has_lost_its_first_records() -> None:
     found = {**READ, ("trips", 2): 9}
     there = now((0, 100), (0, 50), (4, 9))
-    assert find_lost(READ, IDS, there, found) == (LostOffsets("trips", 2, Reason.REMOVED, read_to=0, begin=0, end=4),)
+    assert find_lost(READ, IDS, there, found) == (
+        LostOffsets("trips", 2, LossReason.REMOVED, read_to=0, begin=0, end=4),
+    )
     assert find_lost(READ, IDS, there, READ) == (), "not one of those that the stream reads"
 
 
@@ -55,7 +57,7 @@ def test_a_topic_with_another_id_or_fewer_records_than_were_read_is_another(
 ) -> None:
     there = now((0, 100), (0, ends), topic_id=topic_id)
     [*_, other] = find_lost(READ, IDS, there, READ)
-    assert other == LostOffsets("trips", 1, Reason.RECREATED, read_to=50, begin=0, end=skipped)
+    assert other == LostOffsets("trips", 1, LossReason.RECREATED, read_to=50, begin=0, end=skipped)
 
 
 def test_of_a_new_topic_a_partition_that_was_not_read_yet_can_be_read_as_a_whole() -> None:
@@ -68,23 +70,23 @@ def test_without_an_id_of_then_or_now_offsets_alone_decide(known: dict[str, str]
 
 
 def test_a_topic_or_a_partition_that_does_not_exist_is_gone() -> None:
-    assert {each.reason for each in find_lost(READ, IDS, now(), {})} == {Reason.GONE}
+    assert {each.reason for each in find_lost(READ, IDS, now(), {})} == {LossReason.GONE}
     assert find_lost(READ, IDS, now((0, 100)), READ) == (
-        LostOffsets("trips", 1, Reason.GONE, read_to=50, begin=50, end=50),
+        LostOffsets("trips", 1, LossReason.GONE, read_to=50, begin=50, end=50),
     )
 
 
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (LostOffsets("trips", 3, Reason.REMOVED, 100, 100, 150), "trips-3 offsets 100 to 149"),
-        (LostOffsets("trips", 3, Reason.GONE, 100, 100, 100), "trips-3 (read up to offset 100)"),
+        (LostOffsets("trips", 3, LossReason.REMOVED, 100, 100, 150), "trips-3 offsets 100 to 149"),
+        (LostOffsets("trips", 3, LossReason.GONE, 100, 100, 100), "trips-3 (read up to offset 100)"),
         (
-            LostOffsets("trips", 3, Reason.RECREATED, 100, 0, 20),
+            LostOffsets("trips", 3, LossReason.RECREATED, 100, 0, 20),
             "trips-3 (read up to offset 100; offsets 0 to 19 of the new topic are before that)",
         ),
         (
-            LostOffsets("trips", 3, Reason.RECREATED, 100, 0, 0),
+            LostOffsets("trips", 3, LossReason.RECREATED, 100, 0, 0),
             "trips-3 (read up to offset 100; the new topic has none yet)",
         ),
     ],
@@ -113,7 +115,7 @@ def test_an_offset_of_another_source_is_refused(offset: str) -> None:
 
 def test_what_another_stream_has_read_of_what_is_lost() -> None:
     def lost_at(partition: int, read_to: int) -> LostOffsets:
-        return LostOffsets("trips", partition, Reason.REMOVED, read_to, read_to, 50)
+        return LostOffsets("trips", partition, LossReason.REMOVED, read_to, read_to, 50)
 
     positions = [
         SourcePosition(KAFKA, current='{"trips": {"0": 20, "1": 20}}'),

@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError
-from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, Reason, TopicsNow
+from dagster_ckpt.protocol.epochs.topic_offsets import LossReason, LostOffsets, TopicsNow
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity, SourcePosition
 from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source
 from dagster_ckpt.runtime.kafka import topics
@@ -97,7 +97,7 @@ def test_what_is_deleted_right_behind_the_tasks_was_read(monkeypatch: pytest.Mon
 def test_a_stream_that_goes_on_reports_what_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = asking(monkeypatch, FakeBrokers(begins=120), LENIENT)
     assert asked.check() == replace(NEXT, topics=READ.topics)
-    assert asked.skipped == [LostOffsets("trips", 0, Reason.REMOVED, read_to=100, begin=100, end=120)]
+    assert asked.skipped == [LostOffsets("trips", 0, LossReason.REMOVED, read_to=100, begin=100, end=120)]
 
 
 def test_another_topic_of_the_name_is_an_error_however_many_records_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_another_topic_of_the_name_is_an_error_however_many_records_it_has(monke
 def test_a_stream_that_goes_on_with_another_topic_takes_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = asking(monkeypatch, FakeBrokers("second", ends=9_000), LENIENT)
     assert asked.check().topics == (("trips", "second"),)
-    assert [each.reason for each in asked.skipped] == [Reason.RECREATED]
+    assert [each.reason for each in asked.skipped] == [LossReason.RECREATED]
 
 
 def test_a_topic_deleted_right_behind_the_tasks_keeps_its_id_so_that_its_successor_is_noticed(
