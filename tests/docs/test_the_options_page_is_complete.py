@@ -259,7 +259,7 @@ def test_the_run_tags_are_on_the_page() -> None:
 
 
 def test_the_metadata_of_an_input_is_on_the_page() -> None:
-    read_by_name = set(re.findall(r'chosen_of\(.*?, "(\w+)"\)', inspect.getsource(aligned_inputs)))
+    read_by_name = set(re.findall(r'plain_value\(.*?, "(\w+)"\)', inspect.getsource(aligned_inputs)))
     shown = {name for name, _, _ in on_page("Inputs of an asset")}
     assert shown == {*read_by_name, aligned_inputs.CONSISTENCY, parameters.STATIC}
 
