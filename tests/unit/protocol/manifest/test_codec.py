@@ -76,6 +76,20 @@ def test_a_manifest_without_the_fields_that_may_be_left_out_is_read() -> None:
     assert found == decode_manifest(_edited(lambda fields: None), "m")
 
 
+def test_advice_that_is_not_known_is_skipped_wherever_it_is() -> None:
+    def newer(fields: dict[str, Any]) -> None:
+        for each in (fields, fields["owner"], fields["pipeline"], fields["statistics"], fields["retained"]):
+            each["_advice"] = {"of": "a later release"}
+
+    assert decode_manifest(_edited(newer), "m") == decode_manifest(_edited(lambda fields: None), "m")
+
+
+@pytest.mark.parametrize("place", ["owner", "pipeline", "statistics", "retained"])
+def test_a_field_that_is_not_known_must_be_understood_wherever_it_is(place: str) -> None:
+    with pytest.raises(IncompatibleStateError, match="newer release"):
+        decode_manifest(_edited(lambda fields: fields[place].update(of_a_later_release=1)), "m")
+
+
 def test_one_step_writes_no_steps_and_several_come_back() -> None:
     def fields_of(manifest: Manifest) -> dict[str, Any]:
         return _json(encode_manifest(manifest))
