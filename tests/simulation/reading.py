@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, UpstreamPosition, backfill_pin, decode, next_part
 from dagster_ckpt.protocol.manifest.codec import CHANGES
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, RunRef, SourceIdentity, SourcePosition
-from dagster_ckpt.protocol.object_names import pin_name
+from dagster_ckpt.protocol.object_names import pin_name, subscriber_name
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
@@ -285,6 +285,8 @@ class Reading:
     term: Term | None = None
     snapshots: dict[Term, Manifest] = field(default_factory=dict)
     lost: Version = field(default=Version(0))
+    forgotten: bool = False
+    """Whether a restore took its subscription away. Nothing is promised until its next writer has subscribed again."""
 
     def subscribed(self, manifest: Manifest) -> None:
         """A writer of the stream has made sure that it can go on from its manifest."""
@@ -311,6 +313,7 @@ class Reading:
         self.upstream = upstream
         lost = Version(len(upstream.history) + 1)
         self.beginning, self.term, self.snapshots, self.lost = None, None, {}, lost
+        self.forgotten = True
 
     def begin_anew(self) -> None:
         """It went back to before all that it had read."""
@@ -347,14 +350,23 @@ class Reading:
         """Somebody has committed: the log may be gone from now on."""
         newest = self.upstream.newest
         if newest is not None:
-            gone = newest.version if self.is_too_far_behind() else Version(newest.epoch - self.max_lag)
+            is_cut_off = self._is_forgotten() or self.is_too_far_behind()
+            gone = newest.version if is_cut_off else Version(newest.epoch - self.max_lag)
             self.lost = max(gone, self.lost)
 
     def needs_log_of(self, version: Version) -> bool:
         needs, newest = self.needs(), self.upstream.newest
-        if needs is None or newest is None or is_abandoned(newest, needs) or self._has_diverged():
+        if needs is None or newest is None or self._is_forgotten():
+            return False
+        if is_abandoned(newest, needs) or self._has_diverged():
             return False  # behind what was left behind nothing follows: it has to go back, or to begin anew
         return version > max(needs, self.lost) and not is_abandoned(newest, version)
+
+    def _is_forgotten(self) -> bool:
+        newest = self.own.newest
+        if self.forgotten and newest is not None:
+            self.forgotten = subscriber_name(newest.uuid) not in self.upstream.truth.objects
+        return self.forgotten
 
     def _has_diverged(self) -> bool:
         """Whether it has read what a restore has taken away from its upstream."""
