@@ -125,7 +125,8 @@ class StreamHistory:
             stream.read(as_of="2013-01-05T12:00", columns=["carrier", "flights"])
 
         `columns` chooses columns and their order. The schema's metadata says what was read, for `read`, `get` and
-        `late_rows`: `dagster_ckpt.stream`, `dagster_ckpt.stream_id` and `dagster_ckpt.epoch`.
+        `late_rows`: `dagster_ckpt.stream`, `dagster_ckpt.stream_id`, `dagster_ckpt.epoch` and the epoch's
+        `dagster_ckpt.nonce`, which `changes(after=..., after_nonce=...)` takes.
         """
         return self._epochs.read(lambda shown: self._table(shown, columns), epoch, as_of)
 

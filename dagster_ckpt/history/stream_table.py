@@ -44,8 +44,8 @@ def table_of(
 
 def with_epoch(table: pa.Table, stream: str, shown: Manifest) -> pa.Table:
     """The table with stream and epoch in its schema's metadata: a Parquet file that is written of it keeps them."""
-    facts = {"stream": stream, "stream_id": shown.uuid, "epoch": str(shown.epoch)}
-    metadata = {f"dagster_ckpt.{name}".encode(): value.encode() for name, value in facts.items()}
+    facts = {"stream": stream, "stream_id": shown.uuid, "epoch": str(shown.epoch), "nonce": shown.epoch_nonce}
+    metadata = {f"dagster_ckpt.{name}".encode(): value.encode() for name, value in facts.items() if value is not None}
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
 
 

@@ -48,6 +48,7 @@ def test_what_is_read_carries_its_stream_and_epoch(url: str) -> None:
     stream.close()
     read = history(url)
     uuid = read.manifest().uuid.encode()
+    nonces = {epoch: read.manifest(epoch).nonce.encode() for epoch in (first, second)}
     tables = {second: [read.read(), read.get({"carrier": ["UA"]})], first: [read.read(first, columns=["flights"])]}
     tables[first].append(read.get({"carrier": ["UA"]}, first))
     for epoch, each in tables.items():
@@ -56,6 +57,7 @@ def test_what_is_read_carries_its_stream_and_epoch(url: str) -> None:
                 b"dagster_ckpt.stream": NAME.encode(),
                 b"dagster_ckpt.stream_id": uuid,
                 b"dagster_ckpt.epoch": str(epoch).encode(),
+                b"dagster_ckpt.nonce": nonces[epoch],
             }
 
 
