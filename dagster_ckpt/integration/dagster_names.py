@@ -55,7 +55,7 @@ DRAIN_TAG = "dagster_ckpt/drain"
 """Put on a live Dagster run to end it cleanly at its next epoch. The value is the reason."""
 
 NO_VERSION = "none"
-"""The code version of an asset without one, in tags. Earlier releases wrote an empty tag."""
+"""The code version of an asset without one, in tags."""
 
 NO_DRAIN = "no"
 """The drain tag of a retry: Dagster has copied the tag of the run that it retries, for which the request was."""

@@ -20,7 +20,6 @@ _AZURE = re.compile(r"(?i)(?:abfss?|wasbs?)://")
 _NAME = re.compile(r"[^/?#@:\[\]]*:")
 _PORT = re.compile(r"\d{1,5}(?:[/?#,;]|$)")
 _BEFORE_HOST = re.compile(r"[^/?#]*@")
-_CONTAINER_BEFORE_HOST = re.compile(r"(?i)^((?:abfss?|wasbs?)://)[^/]*@")
 _USER_OF_ORACLE = re.compile(r"(?i)(?<=\bjdbc:oracle:thin:)[^\n]*(?=@)")
 
 _PARAMETER = re.compile(r"[?;][^/?;&=@\s]+=")
@@ -58,11 +57,6 @@ def redacted_folder(folder: str) -> str:
 def user_of(address: str) -> str:
     """The user and password before the host that `redacted_address` removes; empty if there are none."""
     return split_user(address)[1]
-
-
-def without_container(address: str) -> str:
-    """An address in one of Azure's stores as earlier releases kept it: without the container."""
-    return _CONTAINER_BEFORE_HOST.sub(r"\1", address)
 
 
 def redacted_file(path: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_ckpt.history.info.epoch_info import most_runs
-from dagster_ckpt.integration.events.event_totals import EPOCH_NONCE, NO_WORK, CommittedWork, Totals
+from dagster_ckpt.integration.events.event_totals import EPOCH_NONCE, NO_TOTALS, NO_WORK, CommittedWork, Totals
 from dagster_ckpt.operators import counters_of
 from dagster_ckpt.operators.explained.explanation import explained
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
@@ -19,20 +19,18 @@ Metadata = dict[str, dg.MetadataValue[Any]]
 
 
 def epoch_metadata(
-    manifest: Manifest, work: CommittedWork = NO_WORK, before: Totals | None = None, lag: Metadata | None = None
+    manifest: Manifest, work: CommittedWork = NO_WORK, before: Totals = NO_TOTALS, lag: Metadata | None = None
 ) -> Metadata:
     """The event of the epoch that the manifest shows: what happened since the last event, and how the stream is now.
 
     `work` is how the epochs since then went, as far as this step committed them; `before` are the totals of that event;
-    `lag` is `lag_metadata`.
-    Without `before` the difference is to the totals before `work`; without both, nothing happened. State rows, state
-    bytes, row count and runs (of the shard that has the most) are those of the whole stream at the epoch. The row count
-    is absent where it is unknown. An interval of 0: each micro-batch is an epoch. The order is the one in which Dagster
-    lists them on an event: what tells first whether the stream keeps up, then what explains it. (Its Plots page sorts
-    them by name.)
+    `lag` is `lag_metadata`. State rows, state bytes, row count and runs (of the shard that has the most) are those of
+    the whole stream at the epoch. The row count is absent where it is unknown. An interval of 0: each micro-batch is an
+    epoch. The order is the one in which Dagster lists them on an event: what tells first whether the stream keeps up,
+    then what explains it. (Its Plots page sorts them by name.)
     """
     statistics, totals = manifest.statistics, Totals.of(manifest)
-    since = totals.since(before or work.began or totals)
+    since = totals.since(before)
     numbers: dict[str, int | float] = {
         "rows_per_second": round(work.rows_per_second, 1),
         "epoch_milliseconds": work.slowest_ms,

@@ -57,7 +57,7 @@ class Totals:
 class Reported:
     """What Dagster's events have reported of a stream: the epoch of the newest one, and its totals.
 
-    `nonce` is the epoch's (`Manifest.epoch_nonce`), None in events of earlier releases.
+    `nonce` is the epoch's (`Manifest.epoch_nonce`), None for epoch 0.
     """
 
     epoch: Epoch
@@ -78,11 +78,12 @@ class Reported:
         return self.position(manifest.uuid).is_at(manifest) and self.totals == Totals.of(manifest)
 
 
-NOTHING = Reported(EMPTY, Totals())
+NO_TOTALS = Totals()
+NOTHING = Reported(EMPTY, NO_TOTALS)
 
 
-def read_totals(instance: dg.DagsterInstance, key: dg.AssetKey) -> Reported | None:
-    """What Dagster has stored of this stream. None: only events without totals, as earlier releases logged them."""
+def read_totals(instance: dg.DagsterInstance, key: dg.AssetKey) -> Reported:
+    """What Dagster has stored of this stream."""
     # Not `get_latest_materialization_event`: PostgreSQL stores an event, and in another transaction which one is the
     # asset's latest. After a crash between the two the next event would count again what the stored one has counted.
     newest = instance.fetch_materializations(key, limit=1).records
@@ -92,9 +93,7 @@ def read_totals(instance: dg.DagsterInstance, key: dg.AssetKey) -> Reported | No
     if found is not None:
         return found
     events = [each.asset_materialization for each in instance.fetch_materializations(key, limit=_EVENTS_MAX).records]
-    found = next((found for event in events if (found := _read(event)) is not None), None)
-    of_an_earlier_release = any(event is not None and "rows_in" in event.metadata for event in events)
-    return found if found is not None or of_an_earlier_release else NOTHING
+    return next((found for event in events if (found := _read(event)) is not None), NOTHING)
 
 
 def _read(event: dg.AssetMaterialization | None) -> Reported | None:
@@ -109,14 +108,13 @@ def _read(event: dg.AssetMaterialization | None) -> Reported | None:
 
 @dataclass(frozen=True, slots=True)
 class CommittedWork:
-    """How the epochs went that a step has committed since its last event. `began` are the totals before the first.
+    """How the epochs went that a step has committed since its last event.
 
     `slowest_ms` is the time of the slowest epoch until its commit, `commit_ms` that of the slowest commit, `all_ms` the
     time of all epochs together. `counters` are those of the last step's operator; `steps` has the rows of each of
     several steps, and its time in the epoch in which it was slowest.
     """
 
-    began: Totals | None = None
     rows_in: int = 0
     slowest_ms: int = 0
     commit_ms: int = 0
@@ -129,10 +127,8 @@ class CommittedWork:
     def plus(self, committed: CommittedEpoch) -> "CommittedWork":
         """With one more epoch."""
         did = committed.manifest.statistics
-        own = Totals(did.rows_in, did.rows_out, did.late_rows, epochs=1)
         return replace(
             self,
-            began=self.began or Totals.of(committed.manifest).since(own),
             rows_in=self.rows_in + did.rows_in,
             slowest_ms=max(self.slowest_ms, did.epoch_ms),
             commit_ms=max(self.commit_ms, committed.commit_ms),

@@ -73,7 +73,7 @@ class EventLog:
     code_version: str | None
     log_event: Callable[[Event], None]
     may_report: Callable[[Manifest], bool]
-    reported: Callable[[], Reported | None]
+    reported: Callable[[], Reported]
     table: TableMetadata = COLUMNS_ALONE
     more: Callable[[], Metadata] = dict
     late_rows_reported: Callable[[LateRows], int] = lambda _late: 0
@@ -82,7 +82,7 @@ class EventLog:
         self,
         manifest: Manifest,
         work: CommittedWork,
-        before: Totals | None,
+        before: Totals,
         lag: Metadata | None = None,
         once: Metadata | None = None,
     ) -> dg.AssetMaterialization:
@@ -240,9 +240,8 @@ class EpochEvents:
         began_ms = self._clock.monotonic_ms()
 
         def event() -> dg.AssetMaterialization:
-            before = self._event_log.reported()
-            totals = self._work.began if before is None else before.totals
-            return self._event_log.materialization(manifest, self._work, totals, self.lag_metadata(manifest))
+            before = self._event_log.reported().totals
+            return self._event_log.materialization(manifest, self._work, before, self.lag_metadata(manifest))
 
         logged = self._try(manifest, event)
         if logged:
@@ -298,15 +297,14 @@ class EpochEvents:
         def event() -> dg.AssetMaterialization | None:
             nonlocal is_reported
             before = self._event_log.reported()
-            if before is not None and before.has(manifest):
+            if before.has(manifest):
                 return None  # by a try that was not answered
-            totals = work.began if before is None else before.totals
-            no_rows = totals is not None and totals.rows == Totals.of(manifest).rows
+            no_rows = before.totals.rows == Totals.of(manifest).rows
             is_reported = not no_rows or self._read_to != _read_to(manifest)
             lag = self.lag_metadata(manifest)
             if not is_reported:
                 return None
-            return self._event_log.materialization(manifest, work, totals, lag, self._once)
+            return self._event_log.materialization(manifest, work, before.totals, lag, self._once)
 
         logged = self._try(manifest, event)
         logged = self._log_late_rows(manifest) and logged
@@ -366,8 +364,7 @@ def final_result(
     lag: Metadata | None = None,
 ) -> dg.MaterializeResult[Any]:
     """What happened since the last event, at the newest epoch. `work` is what the step did and did not report."""
-    before = read_totals(instance, key)
-    metadata = epoch_metadata(manifest, work, None if before is None else before.totals, lag)
+    metadata = epoch_metadata(manifest, work, read_totals(instance, key).totals, lag)
     return dg.MaterializeResult(
         asset_key=key,
         metadata=metadata | table.of_result(manifest),

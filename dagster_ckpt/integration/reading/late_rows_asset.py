@@ -60,16 +60,12 @@ def stream_of_late_key(key: dg.AssetKey) -> tuple[dg.AssetKey, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
-    """The late rows of one input: their asset, and how many a stream has kept by an epoch since it began.
-
-    `alone`: `total` are those of this input. An older release counted the late rows of all inputs of a join together.
-    """
+    """The late rows of one input: their asset, and how many a stream has kept by an epoch since it began."""
 
     key: dg.AssetKey
     epoch: Epoch
     total: int
     state_bytes: int
-    alone: bool
 
     @classmethod
     def of_stream(cls, stream: dg.AssetKey, manifest: Manifest) -> "list[LateRows]":
@@ -78,9 +74,8 @@ class LateRows:
             cls(
                 late_key(stream, number),
                 manifest.epoch,
-                manifest.statistics.total_late_rows if (rows := manifest.late_rows_of(number)) is None else rows,
+                manifest.late_rows_of(number),
                 sum({run.name: run.bytes for shard in manifest.runs[table] for run in shard}.values()),
-                rows is not None,
             )
             for number, table in enumerate(stored_late_tables(manifest.pipeline))
             if table is not None
@@ -92,15 +87,14 @@ class LateRows:
             "epoch": self.epoch,
             "late_rows": self.total - reported,
             _TOTAL: self.total,
-            **({"dagster/row_count": self.total} if self.alone else {}),
+            "dagster/row_count": self.total,
             "state_bytes": self.state_bytes,
         }
         metadata = {label: dg.MetadataValue.int(number) for label, number in figures.items()}
         return dg.AssetMaterialization(asset_key=self.key, metadata=metadata)
 
 
-_TOTAL, _TOTAL_EARLIER = "late_rows_total", "total_late_rows"
-"""The label of the total, and the one that earlier releases used."""
+_TOTAL = "late_rows_total"
 
 
 def late_rows_reported(instance: dg.DagsterInstance, late: LateRows) -> int:
@@ -109,19 +103,14 @@ def late_rows_reported(instance: dg.DagsterInstance, late: LateRows) -> int:
     newest = instance.fetch_materializations(late.key, limit=1).records
     if not newest:
         return 0
-    found = _total(newest[0].asset_materialization, late)
+    found = _total(newest[0].asset_materialization)
     if found is not None:
         return found
     records = instance.fetch_materializations(late.key, limit=_EVENTS_MAX).records
-    totals = (_total(each.asset_materialization, late) for each in records)
+    totals = (_total(each.asset_materialization) for each in records)
     return next((total for total in totals if total is not None), 0)
 
 
-def _total(event: dg.AssetMaterialization | None, late: LateRows) -> int | None:
-    metadata = {} if event is None else event.metadata
-    values = {label: metadata[label].value for label in (_TOTAL, _TOTAL_EARLIER) if label in metadata}
-    if type(total := values.get(_TOTAL)) is int:
-        return total
-    earlier = values.get(_TOTAL_EARLIER)
-    # That was the total of all inputs, so at least this one's.
-    return min(earlier, late.total) if type(earlier) is int else None
+def _total(event: dg.AssetMaterialization | None) -> int | None:
+    value = None if event is None or _TOTAL not in event.metadata else event.metadata[_TOTAL].value
+    return value if type(value) is int else None

@@ -19,7 +19,6 @@ from dagster_ckpt.integration.dagster_names import (
     EPOCH_TAG,
     LAUNCHED_FOR_TAG,
     MAY_FENCE_TAG,
-    NO_VERSION,
     SAME_ERROR_TAG,
     STREAM_TAG,
     TURN_TAG,
@@ -266,8 +265,7 @@ def epoch_at_launch(run: dg.DagsterRun) -> int | None:
 
 def code_version_of(run: dg.DagsterRun) -> str | None:
     """The asset's code version that the run was launched for; None where it is unknown."""
-    version = run.tags.get(LAUNCHED_FOR_TAG, run.tags.get(CODE_VERSION_TAG))
-    return NO_VERSION if version == "" else version
+    return run.tags.get(LAUNCHED_FOR_TAG, run.tags.get(CODE_VERSION_TAG))
 
 
 def _is_re_executed(run: dg.DagsterRun) -> bool:

@@ -388,9 +388,9 @@ def _drain_old_code(instance: dg.DagsterInstance, run: dg.DagsterRun, view: Stre
     than the sensor has, and so would the next.
     """
     launched_for = run.tags.get(LAUNCHED_FOR_TAG)
-    if launched_for is not None and (launched_for or NO_VERSION) == code_version:
+    if launched_for == code_version:
         return
     works = view.run is not None and view.run.state is RunState.STARTED and view.run.opened
-    started_with = run.tags.get(CODE_VERSION_TAG, code_version) or NO_VERSION
+    started_with = run.tags.get(CODE_VERSION_TAG, code_version)
     if works and started_with != code_version and not drain_requested(run.tags):
         instance.add_run_tags(run.run_id, {DRAIN_TAG: f"code_version {started_with} -> {code_version}"})

@@ -13,14 +13,14 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 
 def observation(
-    key: dg.AssetKey, known: Reported | None, manifest: Manifest, chain: ManifestChain
+    key: dg.AssetKey, known: Reported, manifest: Manifest, chain: ManifestChain
 ) -> dg.AssetObservation | None:
     """The event that says so of the stream just opened at `manifest`; None where it has that epoch, or may have it.
 
     `known` is what Dagster has stored. The stream goes on: its sources went back with it, and the next event has the
     difference to what Dagster has shown. What has loaded its table since the backup has rows that it lost.
     """
-    if known is None or known.epoch == EMPTY or known.nonce is None:
+    if known.epoch == EMPTY or known.nonce is None:
         return None
     shown = known.position(manifest.uuid)
     try:
@@ -58,7 +58,7 @@ def refuse_empty_store(store: ObjectStore, instance: dg.DagsterInstance, key: dg
     if uri is None or not _is_empty(store):
         return
     known = read_totals(instance, key)
-    if known is None or known.epoch == EMPTY or _newest_uri(instance, key) != uri:
+    if known.epoch == EMPTY or _newest_uri(instance, key) != uri:
         return
     raise StoreUnavailableError(
         "the store is empty: is its disk mounted? If it was deleted on purpose, start the stream with from_epoch: 0 in "

@@ -372,7 +372,7 @@ MANIFEST = Record(
                 "total_rows_out": COUNT,
                 "total_late_rows": COUNT,
                 "table_rows": optional(COUNT),
-                "late_rows_by_input": optional(sequence(COUNT)),
+                "late_rows_by_input": sequence(COUNT),
             },
             absent={"table_rows": 0, "late_rows_by_input": []},
         ).codec(),

@@ -467,7 +467,7 @@ class Statistics:
     `merged_rows` were written by compaction, or by merging files of an append-only stream. `stall_ms` is how long the
     intake of rows waited for compaction because the depth was too great: of all tasks the longest, 0 if none waited.
     `table_rows` is None where it is not known: see `Manifest.table_rows`. `late_rows_by_input` are the total late rows
-    of each input of several, None where steps changed and they are not known: see `Manifest.late_rows_of`.
+    of each input of several: see `Manifest.late_rows_of`.
     """
 
     rows_in: int = 0
@@ -484,7 +484,7 @@ class Statistics:
     total_rows_out: int = 0
     total_late_rows: int = 0
     table_rows: int | None = 0
-    late_rows_by_input: tuple[int, ...] | None = ()
+    late_rows_by_input: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -612,10 +612,7 @@ class Manifest:
         """What one of several steps did in the shown epoch; None where another pipeline made it."""
         return self.steps[step] if len(self.steps) == len(self.pipeline.steps) else None
 
-    def late_rows_of(self, number: int) -> int | None:
-        """The late rows of one input since the stream began; None where steps changed and they are not known."""
+    def late_rows_of(self, number: int) -> int:
+        """The late rows of one input since the stream began."""
         counts = self.statistics
-        if len(self.pipeline.input_places) == 1 or counts.total_late_rows == 0:
-            return counts.total_late_rows
-        each = counts.late_rows_by_input
-        return None if each is None or number >= len(each) else each[number]
+        return counts.late_rows_by_input[number] if counts.late_rows_by_input else counts.total_late_rows

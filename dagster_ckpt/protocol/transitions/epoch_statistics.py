@@ -36,16 +36,13 @@ def statistics_after(
     )
 
 
-def _late_rows_by_input(parent: Manifest, acks: Sequence[ShardAck]) -> tuple[int, ...] | None:
+def _late_rows_by_input(parent: Manifest, acks: Sequence[ShardAck]) -> tuple[int, ...]:
     """The late rows of each input since the stream began; of a stream with one input they are in its total."""
     inputs = range(len(parent.pipeline.input_places))
     if len(inputs) < 2:
         return ()
     late = [ack.late_rows_by_input for ack in acks if ack.late_rows]
-    before = [parent.late_rows_of(number) for number in inputs]
-    if any(rows is None for rows in before) or any(len(each) != len(inputs) for each in late):
-        return None
-    return tuple((rows or 0) + sum(each[number] for each in late) for number, rows in zip(inputs, before, strict=True))
+    return tuple(parent.late_rows_of(number) + sum(each[number] for each in late) for number in inputs)
 
 
 def work_of_steps(pipeline: Pipeline, acks: Sequence[ShardAck]) -> tuple[StepWork, ...]:

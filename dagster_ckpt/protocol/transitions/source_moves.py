@@ -1,9 +1,9 @@
 """Which source of a plan continues from which position: the one that reads the same, whatever its address is now.
 
 A source's identity is what it reads. Its spelling changes if a folder or a bucket was moved, which the user declares
-(`moved={"old": "new"}`), or if an earlier release kept more of an address than this one: a Kafka broker, the parameters
-of a URL. When a stream is opened, its positions take the identities of the plan. The record of the files seen under the
-old address stays as it was written, with a note (`FilesMoved`) of how to read it.
+(`moved={"old": "new"}`). A Kafka source has its brokers in it only where a query reads topics of the same name from two
+clusters: it continues without them. When a stream is opened, its positions take the identities of the plan. The record
+of the files seen under the old address stays as it was written, with a note (`FilesMoved`) of how to read it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,12 +12,11 @@ from dataclasses import replace
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import FilesMoved, InputSpec, Pipeline, SourceIdentity, SourcePosition
-from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder, without_container
 
 Moves = tuple[tuple[str, str], ...]
 """Old and new addresses, or prefixes of them up to a `/`, as identities spell them."""
 
-_BROKERS = "kafka"
+_KAFKA = "kafka"
 
 
 def sources_of(inputs: Iterable[InputSpec]) -> tuple[SourceIdentity, ...]:
@@ -96,8 +95,8 @@ def same_but_for_names(
 def _continue(position: SourcePosition, heir: SourceIdentity) -> SourcePosition:
     files = position.files
     seen, moved = sum(ref.entries for ref in files.index) + len(files.tail), position.moved
-    if seen and not _is_spelled(position.source, heir.address):
-        old, new = _roots(redacted_folder(position.source.address), heir.address)
+    if seen and position.source.address != heir.address:
+        old, new = _roots(position.source.address, heir.address)
         moved = (*moved, FilesMoved(old, new, seen))
     return replace(position, source=heir, moved=moved)
 
@@ -114,21 +113,12 @@ def _roots(old: str, new: str) -> tuple[str, str]:
 def _reads_the_same(known: SourceIdentity, wanted: SourceIdentity, moves: Moves) -> bool:
     if (known.format, known.options) != (wanted.format, wanted.options) or known.format == FORMAT:
         return False
-    if _is_spelled(known, wanted.address):
+    if known.format == _KAFKA and not wanted.address:
         return True
-    reached = {known.address, redacted_address(known.address), redacted_folder(known.address)}
+    reached = {known.address}
     for _ in moves:  # a folder may have been moved twice; the bound stops a move into itself
         reached |= {moved for address in reached for moved in _move(address, moves)}
     return wanted.address in reached
-
-
-def _is_spelled(known: SourceIdentity, address: str) -> bool:
-    """Whether this or an earlier release spells the known source's address like this, without any move."""
-    return (
-        address in {known.address, redacted_address(known.address), redacted_folder(known.address)}
-        or (known.format == _BROKERS and not address)
-        or ("@" not in known.address and without_container(address) == known.address)
-    )
 
 
 def _move(address: str, moves: Moves) -> Iterator[str]:

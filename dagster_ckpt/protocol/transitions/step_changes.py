@@ -251,15 +251,13 @@ def _statistics(parent: Manifest, change: StepChange, runs: Runs) -> Statistics:
         parent.late_rows_of(places[change.kept[step], number]) if step in change.kept else 0
         for step, number in change.after.input_places
     ]
-    known = [each for each in late if each is not None]
-    several, whole = len(late) > 1, len(known) == len(late)
     return replace(
         counts,
         state_rows=min(counts.state_rows, _rows(run for table in runs.values() for shard in table for run in shard)),
         total_rows_out=0 if change.after.appends else counts.total_rows_out,
-        total_late_rows=sum(known) if whole else counts.total_late_rows,
+        total_late_rows=sum(late),
         table_rows=0,
-        late_rows_by_input=(tuple(known) if whole else None) if several else (),
+        late_rows_by_input=tuple(late) if len(late) > 1 else (),
     )
 
 

@@ -37,8 +37,8 @@ def an_epoch_has_its_own_number(manifest: Manifest) -> bool:
 
 
 def an_epoch_has_one_nonce(manifest: Manifest) -> bool:
-    """What makes an epoch, or shows none, names no other manifest that made the epoch."""
-    return manifest.shown_nonce is None or EMPTY < manifest.epoch < Epoch(manifest.version)
+    """What makes an epoch, or shows none, names no other manifest that made the epoch; all others name it."""
+    return (manifest.shown_nonce is not None) == (EMPTY < manifest.epoch < Epoch(manifest.version))
 
 
 def an_epochs_changes_are_new(manifest: Manifest) -> bool:
@@ -96,6 +96,13 @@ def consumed_agrees_with_sources(manifest: Manifest) -> bool:
     return (manifest.consumed, manifest.backfill) == (consumption(manifest.sources), backfill_of(manifest.sources))
 
 
+def late_rows_are_those_of_the_inputs(manifest: Manifest) -> bool:
+    """Of several inputs, each has its own; without any late rows the list may be left out."""
+    total, each = manifest.statistics.total_late_rows, manifest.statistics.late_rows_by_input
+    inputs = len(manifest.pipeline.input_places)
+    return (len(each), sum(each)) == (inputs, total) if each else inputs == 1 or total == 0
+
+
 def retained_are_in_order(manifest: Manifest) -> bool:
     """Distinct epochs, oldest first. Those above the shown one were abandoned by a rollback."""
     epochs = [entry.epoch for entry in manifest.retained]
@@ -130,6 +137,7 @@ _FORMS: tuple[Form, ...] = (
     foreign_files_have_a_known_ancestor,
     sources_are_distinct,
     consumed_agrees_with_sources,
+    late_rows_are_those_of_the_inputs,
     retained_are_in_order,
     the_shown_epoch_is_retained,
     lists_are_bounded,

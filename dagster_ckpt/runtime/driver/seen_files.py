@@ -26,7 +26,6 @@ from dagster_ckpt.runtime.spark.file_index import SEPARATOR, file_index, file_st
 
 SEEN = pa.schema([("path", pa.string()), ("modified_ms", pa.int64())])
 
-_USER = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*@"
 _NO_USER = r"^([A-Za-z][A-Za-z0-9+.-]*://)"
 _QUERY = r"(?i)\?|%3F"
 _PATTERN = re.compile(r"[*?{}\[\]\\]|%(?:2A|3F|5B|5C|5D|7B|7D)", re.IGNORECASE)
@@ -67,7 +66,7 @@ def spelled_now(
     with_values: Counter[FileSeen] = Counter()
     for columns in seen:
         table = pa.table({name: pa.array(columns[name], SEEN.field(name).type) for name in SEEN.names}, SEEN)
-        paths = _redacted(_moved_on(table["path"], at, moves))
+        paths = _moved_on(table["path"], at, moves)
         at += table.num_rows
         had_values = pc.match_substring_regex(paths, _QUERY)
         if pc.any(had_values).as_py():
@@ -126,13 +125,6 @@ def _moved_on(paths: pa.ChunkedArray, at: int, moves: Sequence[tuple[str, str, i
             there = pc.replace_substring_regex(paths.slice(0, count), pattern, prefix)
             paths = pa.chunked_array([*there.chunks, *paths.slice(count).chunks], pa.string())
     return paths
-
-
-def _redacted(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """An earlier release kept the addresses as they were."""
-    if not pc.any(pc.match_substring_regex(paths, rf"{_USER}|{_QUERY}")).as_py():
-        return paths
-    return pa.chunked_array([[redacted_file(path) for path in paths.to_pylist()]], pa.string())
 
 
 def _pattern(session: SparkSession, folder: str) -> str:

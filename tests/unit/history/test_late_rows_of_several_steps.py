@@ -49,4 +49,3 @@ def test_the_assets_have_the_late_rows_of_all_steps() -> None:
         ("sales_late_rows_1", 2, 14000),
         ("sales_late_rows_2", 5, 12000),
     ]
-    assert all(each.alone for each in kept)

@@ -8,7 +8,6 @@ from dagster_ckpt.protocol.redaction import (
     redacted_folder,
     redacted_text,
     user_of,
-    without_container,
 )
 
 
@@ -82,4 +81,3 @@ def test_the_user_before_a_host_is_known_and_a_container_is_none() -> None:
     assert user_of("ftp://me:pw@host/in") == "me:pw"
     assert user_of("abfss://container@account/in") == ""
     assert user_of("file:/data/a@b") == ""
-    assert without_container("abfss://container@account/in") == "abfss://account/in"

@@ -12,7 +12,7 @@ from dagster._core.test_utils import freeze_time
 from dagster._daemon.freshness import FreshnessDaemon
 
 from dagster_ckpt.ids import EMPTY, Epoch, Version
-from dagster_ckpt.integration.events.event_totals import NO_WORK, read_totals
+from dagster_ckpt.integration.events.event_totals import NO_TOTALS, NO_WORK, read_totals
 from dagster_ckpt.integration.events.step_events import EpochEvents, Event, EventLog, refresh_ms_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Statistics
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
@@ -41,7 +41,7 @@ class Quiet:
         self.waiting = waiting
         self.logged: list[Event] = []
         log = EventLog(KEY, "delays", None, self._log, lambda manifest: True, lambda: read_totals(self.instance, KEY))
-        before = log.materialization(manifest_of(7), NO_WORK, None)
+        before = log.materialization(manifest_of(7), NO_WORK, NO_TOTALS)
         self.instance.report_runless_asset_event(before)
         self.events = EpochEvents(log, 30_000, self.clock, refresh_ms_of(policy))
         self.measure()

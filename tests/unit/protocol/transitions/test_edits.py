@@ -272,7 +272,7 @@ def test_an_epoch_has_the_work_of_each_of_several_steps() -> None:
         return ShardAck(Shard(shard), step=step, milliseconds=milliseconds, host="worker", **rows)
 
     acks = (
-        ack(0, 0, 30, rows_in=7, late_rows=2, rows_to_steps=5),
+        ack(0, 0, 30, rows_in=7, late_rows=2, late_rows_by_input=(2, 0, 0), rows_to_steps=5),
         ack(0, 1, 30, rows_in=3),
         ack(1, 0, 50, rows_from_steps=1, rows_to_steps=4),
         ack(1, 1, 90, rows_from_steps=4),

@@ -59,9 +59,6 @@ def reopened(parent: Manifest, pipeline: Pipeline, moves: Moves = ()) -> Manifes
     [
         (kafka("a:9092"), kafka(), ()),
         (kafka("a:9092"), kafka("b:9092,c:9092"), (("a:9092", "b:9092,c:9092"),)),
-        (folder("https://host/in?sv=1&sig=abc"), folder("https://host/in"), ()),
-        (folder("jdbc:postgresql://host/db?ssl=true"), folder("jdbc:postgresql://host/db"), ()),
-        (folder("abfss://account/in"), folder("abfss://container@account/in"), ()),
         (folder("file:/old/in"), folder("file:/new/in"), (("file:/old", "file:/new"),)),
         (folder("s3a://old"), folder("s3a://new/x"), (("s3a://old", "s3a://new/x"),)),
         (folder("file:/a/in"), folder("file:/c/in"), (("file:/a", "file:/b"), ("file:/b", "file:/c"))),

@@ -1,7 +1,5 @@
 """Late rows are counted for each input of a join: in the tasks' ACKs, in the manifest, in Dagster's events."""
 
-import gzip
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +10,6 @@ from pyspark.sql.types import StructType
 
 from dagster_ckpt.integration.reading.late_rows_asset import LateRows
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
-from dagster_ckpt.protocol.manifest.codec import decode_manifest, encode_manifest
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.transitions.manifest_rules import statistics_add_up
 from tests.worlds.task_stream import Row, TaskStream, input_of
@@ -40,7 +37,7 @@ def stream(tmp_path: Path) -> TaskStream:
     return stream
 
 
-def counted(manifest: Manifest) -> list[int | None]:
+def counted(manifest: Manifest) -> list[int]:
     return [manifest.late_rows_of(number) for number in range(2)]
 
 
@@ -64,17 +61,3 @@ def test_each_asset_has_the_late_rows_of_its_input(stream: TaskStream) -> None:
         "s_late_rows": (2, 2),
         "s_late_rows_1": (1, 1),
     }
-
-
-def test_what_an_older_release_counted_together_stays_so(stream: TaskStream) -> None:
-    shown = stream.epoch((0, [left(1), left(2)]), (1, [right(4)]))
-    fields = json.loads(gzip.decompress(encode_manifest(shown)))
-    del fields["statistics"]["late_rows_by_input"]
-    older = decode_manifest(gzip.compress(json.dumps(fields).encode()), "m")
-    assert counted(older) == [None, None]
-    for late in LateRows.of_stream(dg.AssetKey("s"), older):
-        metadata = late.materialization(0).metadata
-        assert metadata["late_rows_total"].value == 3
-        assert "dagster/row_count" not in metadata, "the rows of the other input are not this asset's"
-    stream.writer._manifest = older
-    assert counted(stream.epoch((0, [left(3)]))) == [None, None]
