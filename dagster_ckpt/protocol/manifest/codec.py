@@ -275,8 +275,9 @@ def _none_before(value: Json) -> tuple[Pipeline, ...]:
 _PIPELINE = _pipeline(sequence(_pipeline(Codec(_none_before, list))))
 
 
-# A stream has the same pipeline in all its manifests: to decode that of sixteen steps takes longer than the rest.
-@lru_cache(maxsize=16)
+# A stream has the same pipeline in all its manifests: to decode that of sixteen steps takes longer than the rest. One
+# process may have fifty streams, and read as many more.
+@lru_cache(maxsize=256)
 def _pipeline_of(text: str) -> Pipeline:
     return _PIPELINE.decode(json.loads(text))
 
