@@ -125,7 +125,7 @@ fuzz: $(READY) ## let objects say anything, rightly signed: each reading ends in
 mutants: $(READY) ## change the code one thing at a time, and list what no test notices (ONLY=protocol,lsm,retraction,delivery; MINUTES=)
 	@test -x $(BIN)/mutmut || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 		--editable '.[mutants]'
-	@$(BIN)/python scripts/mutants.py $(subst $(comma), ,$(ONLY)) $(if $(MINUTES),--minutes $(MINUTES))
+	@$(BIN)/python -m scripts.mutants $(subst $(comma), ,$(ONLY)) $(if $(MINUTES),--minutes $(MINUTES))
 
 check: $(READY) ## check format, lint, types, import layers and the links of docs/
 	@scripts/check.sh

@@ -1,8 +1,9 @@
 """Changes one thing in the code, runs the tests that call it, and lists the changes that no test has noticed.
 
-`scripts/mutants.py protocol lsm` does these rooms, all without a name. mutmut makes the mutants and runs the tests, a
-room after another below `.work/mutants`. What it knows by then stays there: a run that was killed, or whose time was
-up, goes on where it was. Survivors that `tests/mutants.toml` does not judge are the result; the exit status is 1 then.
+`python -m scripts.mutants protocol lsm` does these rooms, all without a name. mutmut makes the mutants and runs the
+tests, a room after another below `.work/mutants`. What it knows by then stays there: a run that was killed, or whose
+time was up, goes on where it was. Survivors that `tests/mutants.toml` does not judge are the result; the exit status is
+1 then.
 """
 
 import argparse
@@ -17,7 +18,10 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts import proofs
+
 WORK = Path(".work/mutants")
+PROOF = "mutants of the coordinator of epochs"
 JUDGED = Path("tests/mutants.toml")
 MUTMUT = str(Path(sys.executable).with_name("mutmut"))
 
@@ -168,6 +172,10 @@ def report(name: str, folder: Path) -> int:
     (folder / "survivors.txt").write_text("\n".join(left) + "\n")
     for one in left:
         print(one)
+    if name == "coordinator" and not left and not counts["not checked"] and proofs.asked_for():
+        noticed = f"tests notice {counts['killed']} of {len(found)} changes"
+        unseen = len(found) - counts["killed"]
+        proofs.publish(PROOF, f"{noticed}; `{JUDGED}` says why no test can notice the other {unseen}")
     return len(left)
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from benchmarks import facts
 from benchmarks.report.headlines import publish
+from scripts import proofs
 from tests.chaos.cluster import Cluster
 from tests.chaos.feeder import Feeder
 from tests.chaos.lanes import LANES, LANES_VARIABLE, USUAL
@@ -24,6 +25,7 @@ from tests.chaos.services import ROOT
 from tests.chaos.strikes import LANES_OF, ON_SPARK, Kind
 
 WORK = ROOT / ".work"
+PROOF = "real kills, compared with batch"
 KILLS_A_ROUND = 10
 
 console = Console(highlight=False, soft_wrap=True)
@@ -41,7 +43,7 @@ console = Console(highlight=False, soft_wrap=True)
 @click.option("--kinds", default="", help="Only these kinds of kill, such as worker; all without it.")
 @click.option("--results", type=click.Path(path_type=Path), default=WORK / "chaos.jsonl", help="Appended to.")
 @click.option("--summary", "only_summary", is_flag=True, help="Show what is in the results, and kill nothing.")
-@click.option("--publish", "publishes", is_flag=True, help="Put the newest commit's kills on README and comparison.")
+@click.option("--publish", "publishes", is_flag=True, help="Put the newest commit's kills on the pages that show them.")
 def main(
     kills: int,
     seed: int | None,
@@ -61,8 +63,11 @@ def main(
         seed = random.randrange(2**32) if seed is None else seed
         wrong = _kill_here(kills, seed, overlap, lanes.split(","), _possible(lanes, kinds), results)
     console.print(summary(read(results)))
-    if publishes:
-        publish(ROOT, headline(read(results)))
+    if publishes and (found := headline(read(results))):
+        publish(ROOT, found)
+        kills_found = found["kills"]
+        result = f"{kills_found.figure}, no row lost or doubled"
+        proofs.publish(PROOF, result, f"{kills_found.date}, on {kills_found.commit}")
     if wrong:
         sys.exit(1)
 
