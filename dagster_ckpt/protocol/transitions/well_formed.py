@@ -97,7 +97,7 @@ def consumed_agrees_with_sources(manifest: Manifest) -> bool:
 
 
 def late_rows_are_those_of_the_inputs(manifest: Manifest) -> bool:
-    """Of several inputs, each has its own; without any late rows the list may be left out."""
+    """Each of several inputs has its own late rows; without any, the list may be left out."""
     total, each = manifest.statistics.total_late_rows, manifest.statistics.late_rows_by_input
     inputs = len(manifest.pipeline.input_places)
     return (len(each), sum(each)) == (inputs, total) if each else inputs == 1 or total == 0
