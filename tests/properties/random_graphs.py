@@ -375,7 +375,7 @@ def deduplicate(draw: st.DrawFn, graph: Graph) -> Step:
     operator = Deduplicate.build(keys, rows.spec, keep, by=tuple(by))
 
     def model(new: list[Row], before: list[Row]) -> list[Row]:
-        if keep == "last":
+        if keep == "last" or by:
             return steps_in_python.one_of_each([*before, *new], keys, keep, by)
         known = {repr([row[key] for key in keys]) for row in before}
         fresh = [row for row in new if repr([row[key] for key in keys]) not in known]
