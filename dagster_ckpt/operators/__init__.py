@@ -4,8 +4,7 @@ Reading order. Begin with `operator`, then `aggregates/aggregate`. No room of op
 is in `shared/` and in `aggregates/`.
 
     operator        what an operator is
-    one_group       the operator of a step without keys
-    renamed         a table under other names than its operator's output
+    step            an operator as a step: without keys, with a table, under other names
     registry        from the pipeline in a manifest back to its operator
     kept_names      a step under the names that its state has, where the code has new ones
     begun           `since="now"` as the epoch after which an aggregate begins
@@ -20,7 +19,7 @@ Rooms of operators
     aggregates/  aggregates of groups; one row for each key, updated as rows arrive
     windows/     one row for each key and window or session
     joins/       rows of two inputs that match by key and time
-    rows/        whole rows: append, deduplicate, mirror, changes of a table elsewhere
+    rows/        whole rows: append, deduplicate, copies of a table, changes of one elsewhere
     sets/        distinct rows, union, intersection and difference
     process/     the user's own operator, vectorised
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from dagster_ckpt.operators.aggregates.aggregation import NOW
-from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.registry import rebuilt
+from dagster_ckpt.operators.registry import rebuild
 from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.transitions.compatibility import AGGREGATES
 
@@ -21,8 +21,8 @@ def begins_now(step: Pipeline) -> bool:
 
 
 def begun(
-    operator: Operator | AppendOnly, code: object, before: Sequence[Pipeline], beginning: int
-) -> Operator | AppendOnly:
+    operator: OperatorStep | AppendOnly, code: object, before: Sequence[Pipeline], beginning: int
+) -> OperatorStep | AppendOnly:
     """The operator whose aggregates begin where the same ones of the steps `before` do, new ones at `beginning`.
 
     `before` is what the operator's step may have been (`former`). `code` is the user's, as for `from_pipeline`.
@@ -35,7 +35,7 @@ def begun(
     renamed = [each for each in known if _bare(each, unnamed=False) not in there]
     at = [_begins(each, known, renamed, beginning) for each in aggregates]
     parameters = {**operator.pipeline.parameters, AGGREGATES: at}
-    return rebuilt(replace(operator.pipeline, parameters=parameters), code)
+    return rebuild(replace(operator.pipeline, parameters=parameters), code)
 
 
 def former(before: Sequence[Pipeline], number: int, step: Pipeline) -> list[Pipeline]:

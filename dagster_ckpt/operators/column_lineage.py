@@ -8,9 +8,9 @@ from dagster_ckpt.operators import over, process
 from dagster_ckpt.operators.aggregates.grouped_state import aggregations_of
 from dagster_ckpt.operators.joins.appending_join import AppendingJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
-from dagster_ckpt.operators.one_group import OneGroup
+from dagster_ckpt.operators.operator import event_times_of
 from dagster_ckpt.operators.registry import from_pipeline
-from dagster_ckpt.operators.rows.kept_table import KeptTable
+from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets.set_operation import SetOperation
@@ -45,11 +45,8 @@ def columns_read(pipeline: Pipeline) -> Origins:  # noqa: C901  (a case for each
         return {name: of_operator[own] for own, name in pipeline.columns if own in of_operator}
     parameters: Mapping[str, Any] = pipeline.parameters
     read: dict[str, Sequence[InputColumn]] = {name: [(0, name)] for name in pipeline.output.names}
-    operator = from_pipeline(pipeline)
-    if isinstance(operator, OneGroup):
-        operator = operator.inner
-    if isinstance(operator, KeptTable):
-        operator = operator.inner
+    step = from_pipeline(pipeline)
+    operator = step if isinstance(step, AppendOnly) else step.operator
     if isinstance(operator, AppendingJoin | RegularJoin):
         for column in operator.output.columns:
             sides = enumerate(column.of_sides)
@@ -65,8 +62,9 @@ def columns_read(pipeline: Pipeline) -> Origins:  # noqa: C901  (a case for each
     elif isinstance(operator, OverPartition):
         read.update(_of_functions(operator))
     if parameters.get("window") is not None:
-        times = parameters.get("event_times", [parameters.get("event_time")])
-        read[WINDOW_START] = read[WINDOW_END] = list(enumerate(times))
+        read[WINDOW_START] = read[WINDOW_END] = [
+            (number, time) for number, time in enumerate(event_times_of(pipeline)) if time is not None
+        ]
     return read
 
 

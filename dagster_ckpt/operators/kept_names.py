@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from dagster_ckpt.operators import process
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.registry import rebuilt
-from dagster_ckpt.operators.renamed import Renamed
+from dagster_ckpt.operators.registry import rebuild
 from dagster_ckpt.operators.rows import changes_from, deduplicate
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.inputs import KEYS
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 
 Own = Mapping[str, str]
@@ -27,20 +27,20 @@ _FUNCTIONS = ("aggregates", "functions")
 """The parameters that are functions of columns, each with the name of its result."""
 
 
-def with_own_names(operator: Operator | AppendOnly, own: Own, code: object) -> Renamed | None:
-    """The operator under the names that its state has, with an output under those of the code.
+def with_own_names(step: Operator | AppendOnly, own: Own, code: object) -> OperatorStep | None:
+    """The step under the names that its state has, with an output under those of the code.
 
-    `code` is the user's, under the state's names (`own_code`). None where the operator has no such form: where its rows
+    `code` is the user's, under the state's names (`own_code`). None where it has no such form: where its rows
     are in files under the code's names, or two columns would be one.
     """
-    pipeline = operator.pipeline
-    if isinstance(operator, AppendOnly) or pipeline.operator == process.NAME:
+    pipeline = step.pipeline
+    if isinstance(step, AppendOnly) or pipeline.operator == process.NAME:
         return None
-    inner = rebuilt(_under(pipeline, own), code)
+    inner = rebuild(_under(pipeline, own), code)
     wanted = [own.get(name, name) for name in pipeline.output.names]
     if isinstance(inner, AppendOnly) or inner.pipeline.output.names != wanted:
         return None  # such as a join whose two keys have one name now
-    return Renamed.build(inner, dict(zip(pipeline.output.names, wanted, strict=True)))
+    return inner.with_names(dict(zip(pipeline.output.names, wanted, strict=True)))
 
 
 def own_code(code: object, own: Own) -> object:

@@ -1,10 +1,11 @@
 """The operator protocol: rows and state in, changes and state out, all as Arrow and numpy arrays."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,12 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 
 NONE_LATE: Positions = np.empty(0, dtype=np.int64)
 """No row was too late."""
+EVENT_TIME = "event_time"
+"""The parameter with the event-time column of a step with one input, or None."""
+EVENT_TIMES = "event_times"
+"""The parameter with the event-time column of each input; absent where none has one."""
+LiveRows = Callable[[str], Iterator[pa.Table]]
+"""The rows of a state table, by its name, in pieces."""
 
 _NUMBERED = "_rows_numbered"
 _NUMBERS_AN_EPOCH_BITS = 32
@@ -134,18 +141,26 @@ class StreamTable:
         )
 
 
-class Operator(Protocol):
-    """A pure stateful operator: the same rows, state and watermark always give the same state and changes."""
+def event_times_of(step: Pipeline) -> tuple[str | None, ...]:
+    """The event-time column of each input of a step, as its options name them."""
+    options: Mapping[str, Any] = step.parameters
+    return tuple(options.get(EVENT_TIMES, [options.get(EVENT_TIME)] * len(step.inputs)))
 
-    @property
-    def pipeline(self) -> Pipeline:
-        """The operator's fingerprint: enough to rebuild it (`operators.from_pipeline`)."""
-        ...
+
+class Operator(ABC):
+    """A pure stateful operator: the same rows, state and watermark always give the same state and changes.
+
+    What one says nothing of is so: it has event times if its options name them, waits for no watermark, keeps no table
+    of its rows, and its rows are in the shards of its keys.
+    """
+
+    pipeline: Pipeline
+    """The operator's fingerprint: enough to rebuild it (`operators.from_pipeline`)."""
 
     @property
     def event_times(self) -> tuple[str | None, ...]:
         """The event-time column of each input; None for an input without one."""
-        ...
+        return event_times_of(self.pipeline)
 
     @property
     def horizon_us(self) -> int | None:
@@ -153,100 +168,45 @@ class Operator(Protocol):
 
         None: the operator never waits for the watermark, so the driver need not advance it.
         """
-        ...
+        return None
 
     @property
     def table(self) -> StreamTable | None:
         """The stream's table as a state table has it.
 
-        None: the rows that `finish` yields are written out if they only append, and else kept by the `KeptTable` around
-        the last step of a stream.
+        None: the rows that `finish` yields are written out if they only append. Else the last step of a stream keeps
+        them by a `Materializer`, and the options of the operator have the parameter `ROW_KEY`.
         """
-        ...
+        return None
 
     @property
-    def counters(self) -> tuple[str, ...]:
-        """The names it uses in `EpochContext.counters`: always the same, since each is a plot in Dagster."""
-        ...
+    def shard_keys(self) -> Sequence[Sequence[str]]:
+        """The columns of the output by whose hash a row is in its shard: for each key the first that is not null."""
+        return [(key,) for key in self.pipeline.keys]
 
+    @abstractmethod
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         """Process rows of input `number` (from 0); called any number of times in an epoch, with rows in any order.
 
         `rows` has the columns of `pipeline.inputs[number].schema`, one chunk each, for any of the context's shards.
         Returns the positions of rows that were too late to use, ascending.
         """
-        ...
 
+    @abstractmethod
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         """The net changes of the epoch in pieces, after all its rows; called exactly once, even without rows.
 
         After each piece, which may be empty, the caller may flush the state held in memory.
         """
-        ...
+
+    def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
+        """The rows of each input, in the columns that `on_rows` reads, as inserts; with the number of the input.
+
+        Worked again, they give the output. Only for steps of which `step_changes.gives_rows` says that.
+        """
+        raise NotImplementedError(self.pipeline.operator)
 
 
 def logged(operator: Operator) -> str | None:
     """The state table whose new runs are the change log; None for an operator without one."""
     return None if operator.table is None else operator.table.name
-
-
-class Around:
-    """The part of `Operator` shared by operators around another one, `inner`, that change its rows or its table."""
-
-    inner: Operator
-
-    @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return self.inner.event_times
-
-    @property
-    def horizon_us(self) -> int | None:
-        return self.inner.horizon_us
-
-    @property
-    def table(self) -> StreamTable | None:
-        return self.inner.table
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return self.inner.counters
-
-
-class WithoutTable:
-    """The part of `Operator` shared by operators that yield changes, and keep no table of rows that change.
-
-    Their rows have no unique key that one state row could be kept under, or their state is not by row. As the last step
-    of a stream such an operator is within a `rows.kept_table.KeptTable`, unless its table is append-only. Its pipeline
-    has the parameter `ROW_KEY`, and the output has the columns of `pipeline.keys`.
-    """
-
-    pipeline: Pipeline
-
-    @property
-    def table(self) -> None:
-        return None
-
-    def shard_keys(self, rows: pa.Table) -> pa.Table:
-        """The columns by whose hash these rows of the output were sent to their shard, as many as there are keys."""
-        return rows.select(list(self.pipeline.keys))
-
-
-LiveRows = Callable[[str], Iterator[pa.Table]]
-"""The rows of a state table, by its name, in pieces."""
-
-
-class RowsFromState(Operator, Protocol):
-    """An operator whose state has all rows of its inputs that its output depends on.
-
-    Worked again, they give its output (`step_changes.gives_rows` knows which operators are such).
-    """
-
-    def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
-        """The rows of each input, in the columns that `on_rows` reads, as inserts; with the number of the input."""
-        ...
-
-
-class ChangesAlone(Operator, Protocol):
-    """An operator that is `WithoutTable`."""
-
-    def shard_keys(self, rows: pa.Table) -> pa.Table: ...

@@ -8,23 +8,19 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
-from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
 
 
-def held_back_us(operator: Operator | AppendOnly, column: str) -> int:
+def held_back_us(operator: Operator, column: str) -> int:
     """How far behind the operator's watermark the times in an output column may be, in microseconds.
 
     0 for a column of which the operator knows nothing. Raises `InvalidPipelineError` where there is no bound.
     """
     match operator:
-        case OneGroup():
-            return held_back_us(operator.inner, column)
         case SessionAggregate() if column == WINDOW_START:
             raise InvalidPipelineError(
                 "a session may have begun any time before it ends, so no watermark follows from its start: call "

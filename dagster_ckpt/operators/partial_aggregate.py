@@ -4,9 +4,8 @@ Worth it where an epoch has many rows for each key that it touches: then Spark's
 groups are shuffled. The state is the same either way, so a stream may change from one to the other in any epoch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +17,10 @@ from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.aggregates.kinds.extremes import Extreme
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator
 from dagster_ckpt.operators.aggregates.since import Since
-from dagster_ckpt.operators.one_group import OneGroup
-from dagster_ckpt.operators.operator import NONE_LATE, Around, Changes, EpochContext, Operator
-from dagster_ckpt.operators.renamed import Renamed
+from dagster_ckpt.operators.operator import NONE_LATE, EpochContext
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.arrays.value_order import has_fixed_width
-from dagster_ckpt.operators.shared.state_columns import GROUP
+from dagster_ckpt.operators.step import OperatorStep, with_group
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 _ROWS = 0
@@ -31,15 +28,13 @@ _ROWS = 0
 
 
 @dataclass(frozen=True)
-class PartialAggregate(Around):
-    """An operator whose input has the key columns, then one column for each partial aggregate.
+class PartialAggregate:
+    """What takes in rows of partial aggregates for a step: the key columns, then one column for each.
 
-    `inner` is the operator of the rows: a `RunningAggregate`, perhaps as one group or under other names. Each call of
-    `on_rows` has a key at most once.
+    Each call of `on_rows` has a key at most once.
     """
 
     pipeline: Pipeline
-    inner: Operator
     aggregate: RunningAggregate
 
     @property
@@ -60,6 +55,7 @@ class PartialAggregate(Around):
         return counts
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
+        """See `Operator.on_rows`."""
         some = np.flatnonzero(self.rows_in(rows))  # without keys SQL has a group also where there is no row
         if len(some) < len(hashes):
             hashes, rows = hashes[some], rows.take(pa.array(some))
@@ -71,41 +67,35 @@ class PartialAggregate(Around):
             own = tuple(next(columns) for _ in one.partials(str))
             names = [field.name for field in one.fields]
             fresh |= zip(names, one.of_partials(own, len(hashes)), strict=True)
-        self.aggregate.merge(hashes, self._keys_of(rows), fresh, state, context)
+        keys = rows.select(list(self.pipeline.keys))
+        self.aggregate.merge(
+            hashes, keys if self.pipeline.keys else with_group(keys, len(hashes)), fresh, state, context
+        )
         return NONE_LATE
-
-    def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        return self.inner.finish(state, context)
-
-    def _keys_of(self, rows: pa.Table) -> pa.Table:
-        if self.pipeline.keys:
-            return rows.select(list(self.pipeline.keys))
-        return pa.table({GROUP: pa.nulls(rows.num_rows, pa.bool_())})  # the one group of all rows
 
     @property
     def _accumulators(self) -> list[PartialAccumulator]:
         return [one for one in self.aggregate.grouped.accumulators if isinstance(one, PartialAccumulator)]
 
 
-def partial_aggregate(operator: Operator | AppendOnly) -> PartialAggregate:
-    """The operator over partial aggregates, of one that `can_be_partial`."""
-    assert not isinstance(operator, AppendOnly), "what only appends aggregates nothing"
-    assert can_be_partial(operator), "all that the operator does with rows can be done with partial aggregates"
-    return PartialAggregate(operator.pipeline, operator, _aggregate_in(operator))
+def partial_aggregate(step: OperatorStep | AppendOnly) -> PartialAggregate:
+    """The intake of partial aggregates, for a step that `can_be_partial`."""
+    inner = _running_aggregate(step)
+    assert inner is not None, "all that the operator does with rows can be done with partial aggregates"
+    return PartialAggregate(step.pipeline, inner)
 
 
-def can_be_partial(operator: Operator | AppendOnly) -> bool:
-    """Whether partial aggregates of its rows are all that the operator needs."""
-    inner = _aggregate_in(operator)
+def can_be_partial(step: OperatorStep | AppendOnly) -> bool:
+    """Whether partial aggregates of its rows are all that the step needs."""
+    return _running_aggregate(step) is not None
+
+
+def _running_aggregate(step: OperatorStep | AppendOnly) -> RunningAggregate | None:
+    inner = None if isinstance(step, AppendOnly) else step.operator
     if not isinstance(inner, RunningAggregate) or inner.updating or inner.ttl is not None or inner.sides:
-        return False
-    return inner.event_times == (None,) and all(map(_is_partial, inner.grouped.accumulators))
-
-
-def _aggregate_in(operator: Operator | AppendOnly) -> Any:
-    while isinstance(operator, OneGroup | Renamed):
-        operator = operator.inner
-    return operator
+        return None
+    is_partial = inner.event_times == (None,) and all(map(_is_partial, inner.grouped.accumulators))
+    return inner if is_partial else None
 
 
 def _is_partial(one: object) -> bool:

@@ -1,8 +1,8 @@
 """From a pipeline's fingerprint back to its operator. Only a process function needs the user's code."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import cast
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.operators import process
@@ -11,26 +11,23 @@ from dagster_ckpt.operators.joins import appending_join
 from dagster_ckpt.operators.joins.interval import interval_join
 from dagster_ckpt.operators.joins.regular import regular_join
 from dagster_ckpt.operators.joins.window import window_join
-from dagster_ckpt.operators.one_group import OneGroup
-from dagster_ckpt.operators.operator import ChangesAlone, Operator, WithoutTable
-from dagster_ckpt.operators.renamed import Renamed
-from dagster_ckpt.operators.rows import append, changes_from, deduplicate, kept_table, mirror
+from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.rows import append, changes_from, deduplicate, materializer
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.over import over
 from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets import distinct, set_operation, union_all
+from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate, window_of_table
-from dagster_ckpt.protocol.manifest.manifest import DELIVERY, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import DELIVERY, KEPT_TABLE, Pipeline
 
-_BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
+_BUILDERS: Mapping[str, Callable[[Pipeline], Operator]] = {
     aggregate.NAME: aggregate.RunningAggregate.from_pipeline,
-    append.NAME: append.AppendOnly.from_pipeline,
     changes_from.NAME: changes_from.ChangesFrom.from_pipeline,
-    DELIVERY: append.AppendOnly.from_pipeline,
     deduplicate.NAME: deduplicate.Deduplicate.from_pipeline,
     distinct.NAME: distinct.Distinct.from_pipeline,
     interval_join.NAME: interval_join.IntervalJoin.from_pipeline,
-    mirror.NAME: mirror.Mirror.from_pipeline,
+    materializer.NAME: materializer.Materializer.from_pipeline,
     over.NAME: over.OverPartition.from_pipeline,
     regular_join.NAME: regular_join.RegularJoin.from_pipeline,
     session_aggregate.NAME: session_aggregate.SessionAggregate.from_pipeline,
@@ -41,7 +38,7 @@ _BUILDERS: Mapping[str, Callable[[Pipeline], Operator | AppendOnly]] = {
     window_join.NAME: window_join.WindowedJoin.from_pipeline,
     window_of_table.NAME: window_of_table.WindowOfTable.from_pipeline,
 }
-NAMES = frozenset({*_BUILDERS, process.NAME})
+NAMES = frozenset({*_BUILDERS, append.NAME, DELIVERY, process.NAME})
 """The names of all operators."""
 _WITH_CODE: Mapping[str, Callable[..., Operator]] = {
     aggregate.NAME: aggregate.RunningAggregate.from_pipeline,
@@ -66,34 +63,43 @@ COUNTED_IN_ANY_STEP = changes_from.COUNTERS
 """Counters that are reported of every step: what was dropped. No other operator has these names."""
 
 
-def from_pipeline(pipeline: Pipeline, code: object = None) -> Operator | AppendOnly:
-    """The operator of this pipeline; `IncompatibleStateError` if this release does not know it.
+def from_pipeline(pipeline: Pipeline, code: object = None) -> OperatorStep | AppendOnly:
+    """The step of this pipeline; `IncompatibleStateError` if this release does not know its operator.
 
     `code` is the user's code, for the operators that have some. Raises `CorruptStateError` for a pipeline that no
     operator can have produced, such as one edited by hand.
     """
     try:
-        operator = _built(pipeline, code)
+        step = rebuild(pipeline, code)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CorruptStateError(_senseless(pipeline, error)) from error
-    if _read_by(operator.pipeline) != _read_by(pipeline):
+    if _read_by(step.pipeline) != _read_by(pipeline):
         raise CorruptStateError(_senseless(pipeline, "its operator has different tables or a different output"))
-    return operator
+    return step
 
 
-def rebuilt(pipeline: Pipeline, code: object = None) -> Operator | AppendOnly:
-    """The operator with the options of this pipeline, whose tables and output may be those of other options."""
-    return _built(pipeline, code)
+def rebuild(pipeline: Pipeline, code: object = None) -> OperatorStep | AppendOnly:
+    """The step with the options of this pipeline, whose tables and output may be those of other options."""
+    name, own = pipeline.operator, pipeline.own
+    if name in (append.NAME, DELIVERY):
+        return AppendOnly(pipeline)
+    build = _build_from(name, code)
+    without_keys = pipeline.tables and not pipeline.keys
+    operator = (
+        one_group(own.inputs[0], lambda keys, source: build(replace(own, keys=keys, inputs=(source,))))
+        if without_keys
+        else build(own)
+    )
+    step = OperatorStep.of(operator)
+    if has_kept_table(pipeline):
+        step = step.with_table()
+    names = {name: own for own, name in pipeline.columns}
+    return step.with_names({name: names[name] for name in pipeline.output.names}) if names else step
 
 
-def as_last_step(operator: Operator) -> Operator:
-    """The operator as the last step of a stream, which has a table. Raises `InvalidPipelineError`."""
-    if isinstance(operator, OneGroup):
-        inner = as_last_step(operator.inner)
-        return operator if inner is operator.inner else OneGroup.around(inner)
-    if isinstance(operator, WithoutTable) and not operator.pipeline.appends:
-        return kept_table.KeptTable.build(cast("ChangesAlone", operator))
-    return operator
+def has_kept_table(pipeline: Pipeline) -> bool:
+    """Whether the stream's table is that of a `Materializer` after the step's operator."""
+    return bool(pipeline.tables) and pipeline.tables[0].name == KEPT_TABLE
 
 
 def counters_of(pipeline: Pipeline) -> tuple[str, ...]:
@@ -107,34 +113,16 @@ def _read_by(pipeline: Pipeline) -> object:
     return pipeline.output, pipeline.keys, pipeline.appends, [(table.name, table.keys) for table in pipeline.tables]
 
 
-def _built(pipeline: Pipeline, code: object) -> Operator | AppendOnly:
-    if not pipeline.columns:
-        return _built_bare(pipeline, code)
-    inner = _built_bare(pipeline.own, code)
-    assert not isinstance(inner, AppendOnly), "Spark names the columns of what is appended"
-    return Renamed.from_pipeline(pipeline, inner)
-
-
-def _built_bare(pipeline: Pipeline, code: object) -> Operator | AppendOnly:
-    if pipeline.operator == process.NAME:
-        return process.ProcessOperator.from_pipeline(pipeline, code)
-    builder = _BUILDERS.get(pipeline.operator)
-    if code is not None and pipeline.operator in _WITH_CODE:
-        builder = partial(_WITH_CODE[pipeline.operator], code=code)
-    if builder is None:
+def _build_from(name: str, code: object) -> Callable[[Pipeline], Operator]:
+    if name == process.NAME:
+        return lambda pipeline: process.ProcessOperator.from_pipeline(pipeline, code)
+    if code is not None and name in _WITH_CODE:
+        return partial(_WITH_CODE[name], code=code)
+    if name not in _BUILDERS:
         raise IncompatibleStateError(
-            f"this release does not know the stream's operator: install the release that wrote it. "
-            f"operator={pipeline.operator}"
+            f"this release does not know the stream's operator: install the release that wrote it. operator={name}"
         )
-    if not pipeline.tables:
-        return builder(pipeline)
-
-    def built(keyed: Pipeline) -> Operator:
-        operator = builder(keyed)
-        assert not isinstance(operator, AppendOnly), "an append-only stream has no state tables"
-        return as_last_step(operator) if kept_table.is_kept(pipeline) else operator
-
-    return built(pipeline) if pipeline.keys else OneGroup.from_pipeline(pipeline, built)
+    return _BUILDERS[name]
 
 
 def _senseless(pipeline: Pipeline, reason: object) -> str:

@@ -10,18 +10,14 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
-from dagster_ckpt.lsm.key_hash import key_hashes
-from dagster_ckpt.operators.renamed import Renamed
-from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.shared.state_columns import GROUP
-from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, StateTableSpec
 from dagster_ckpt.protocol.manifest.row_key import HOW_TO_A_KEY, row_key
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.state.open_runs import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retrying_store import retrying
-from dagster_ckpt.tables.table_changes import PATIENCE, table_operator
+from dagster_ckpt.tables.table_changes import PATIENCE, table_step
 
 Keys = Mapping[str, Sequence[object]]
 """The values of each column of the key, equally many: row i is a key. Arrow and numpy arrays are accepted."""
@@ -42,7 +38,7 @@ def key_rows(
             f"{what} has no key to find rows by: read its table, and filter it; {HOW_TO_A_KEY}. "
             f"operator={pipeline.operator}, stream={manifest.stream!r}"
         )
-    operator, table = table_operator(pipeline)
+    step, table = table_step(pipeline)
     spec = next(spec for spec in pipeline.tables if spec.name == table.name)
     visible = tuple(name for name in spec.keys if name != GROUP)
     if not visible:
@@ -50,16 +46,9 @@ def key_rows(
             f"the stream's table has one row and no key: read the table. stream={manifest.stream!r}"
         )
     asked = _typed_keys(keys, _as_readers_see(spec, visible, pipeline), manifest.stream).rename_columns(list(visible))
-    kept = operator.inner if isinstance(operator, Renamed) else operator
-    if isinstance(kept, KeptTable):
-        hashes = kept.hashes(asked)
-    else:
-        hashes = key_hashes(asked.select(list(pipeline.keys)))
-        below = [name for name in visible if name not in pipeline.keys]
-        if below:  # the windows of a key: a row of state for each
-            hashes = subkey_hashes(hashes, asked.select(below).columns)
     if visible != spec.keys:
         asked = asked.add_column(0, spec.schema.field(GROUP), pa.nulls(asked.num_rows, pa.bool_()))
+    hashes = step.hashes_of(asked)
     found = rows_of_keys(retrying(store, clock, PATIENCE), manifest, spec.name, hashes, asked, runs)
     return table.rows(found.rows)
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.lsm.value_hashes import value_hashes
-from dagster_ckpt.operators import AppendOnly, Operator, from_pipeline
+from dagster_ckpt.operators import AppendOnly, from_pipeline
 from dagster_ckpt.operators.operator import StreamTable
 from dagster_ckpt.operators.shared.net_changes import net_of, net_of_equal_rows
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest, Pipeline
 from dagster_ckpt.protocol.manifest.row_key import row_key
@@ -78,13 +79,13 @@ def net_changes(
         yield from _of_runs(store, manifests, schema, share, runs)
 
 
-def table_operator(pipeline: Pipeline) -> tuple[Operator, StreamTable]:
-    """The operator of a stream whose table does not only grow, and that table."""
+def table_step(pipeline: Pipeline) -> tuple[OperatorStep, StreamTable]:
+    """The last step of a stream whose table does not only grow, and that table."""
     assert not pipeline.appends, "a table that only grows is made of its files"
-    operator = from_pipeline(pipeline)
-    assert not isinstance(operator, AppendOnly), "an append-only stream appends"
-    assert operator.table is not None, "a table that does not only grow is made of a state table"
-    return operator, operator.table
+    step = from_pipeline(pipeline)
+    assert not isinstance(step, AppendOnly), "an append-only stream appends"
+    assert step.table is not None, "a table that does not only grow is made of a state table"
+    return step, step.table
 
 
 def _of_runs(
@@ -95,7 +96,7 @@ def _of_runs(
     runs: OpenRuns,
     **constants: object,
 ) -> Iterator[pa.RecordBatch]:
-    _, table = table_operator(manifests[-1].pipeline)
+    _, table = table_step(manifests[-1].pipeline)
     for touched in change_runs.changes_of(store, manifests, table.name, share.within, runs):
         changes = table.changes_of(touched)
         if changes.count:

@@ -8,14 +8,14 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.lsm.columns import flatten
 from dagster_ckpt.operators.operator import Changes
-from dagster_ckpt.operators.rows.kept_table import is_kept
+from dagster_ckpt.operators.registry import has_kept_table
 from dagster_ckpt.operators.shared.net_changes import difference_of_equal_rows, labelled, net_of
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StateTableSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.tables.share import Share
-from dagster_ckpt.tables.table_changes import table_operator
+from dagster_ckpt.tables.table_changes import table_step
 from dagster_ckpt.tables.table_rows import table_rows
 
 ROWS_AT_ONCE = 1 << 20
@@ -66,8 +66,8 @@ def _shares(before: Manifest, after: Manifest) -> list[Share]:
 def _placing(manifest: Manifest) -> tuple[object, ...]:
     """What the hash of a row, and so its place, is made of."""
     pipeline = manifest.pipeline
-    _, table = table_operator(pipeline)
+    _, table = table_step(pipeline)
     spec: StateTableSpec = next(each for each in pipeline.tables if each.name == table.name)
     keys = tuple((pipeline.name_of(key), spec.schema.field(key).type) for key in spec.keys)
     # The hash of a key is above that of a row below it, if rows of the table have a part of their key alone.
-    return pipeline.operator, is_kept(pipeline), tuple(map(pipeline.name_of, pipeline.keys)), spec.sort, keys
+    return pipeline.operator, has_kept_table(pipeline), tuple(map(pipeline.name_of, pipeline.keys)), spec.sort, keys

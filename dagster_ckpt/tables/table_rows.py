@@ -16,7 +16,7 @@ from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retrying_store import retrying
 from dagster_ckpt.tables.share import Share
-from dagster_ckpt.tables.table_changes import ALL, PATIENCE, table_operator
+from dagster_ckpt.tables.table_changes import ALL, PATIENCE, table_step
 
 
 def table_rows(
@@ -38,7 +38,7 @@ def table_rows(
         files = share.files(files_of(store, clock, manifest))
         yield from change_log.batches(store, files, schema, former_names(manifest.pipeline.output))
         return
-    _, table = table_operator(manifest.pipeline)
+    _, table = table_step(manifest.pipeline)
     for rows in live_pieces(store, manifest, table.name, share.within, runs):
         yield from change_log.batches_of(table.rows(rows), schema, **{EPOCH: manifest.epoch, CHANGE_TYPE: INSERT})
 

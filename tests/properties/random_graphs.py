@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dagster_ckpt.operators import RunningAggregate, agg, over
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
-from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
@@ -25,6 +24,7 @@ from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping, Tumbling
+from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
 from dagster_ckpt.operators.windows.windowed_state import WindowOptions
@@ -120,7 +120,7 @@ class Step:
     `of_epoch`: the model takes the rows of one epoch and the result before it, and gives the result after it.
     """
 
-    operator: Operator
+    operator: OperatorStep
     inputs: tuple[Rows, ...]
     model: Callable[..., list[Row]]
     inexact: frozenset[str] = frozenset()
@@ -234,8 +234,10 @@ def keys_of(draw: st.DrawFn, rows: Rows, least: int = 0) -> tuple[str, ...]:
     return tuple(draw(st.lists(st.sampled_from(keys), min_size=least, max_size=2, unique=True))) if keys else ()
 
 
-def built(keys: tuple[str, ...], spec: InputSpec, build: Callable[[tuple[str, ...], InputSpec], Operator]) -> Operator:
-    return build(keys, spec) if keys else OneGroup.build(spec, build)
+def built(
+    keys: tuple[str, ...], spec: InputSpec, build: Callable[[tuple[str, ...], InputSpec], Operator]
+) -> OperatorStep:
+    return OperatorStep.of(build(keys, spec) if keys else one_group(spec, build))
 
 
 def aggregate(draw: st.DrawFn, graph: Graph) -> Step:
@@ -381,14 +383,13 @@ def deduplicate(draw: st.DrawFn, graph: Graph) -> Step:
         fresh = [row for row in new if repr([row[key] for key in keys]) not in known]
         return before + steps_in_python.one_of_each(fresh, keys, keep, by)
 
-    return Step(operator, (rows,), model, of_epoch=True)
+    return Step(OperatorStep.of(operator), (rows,), model, of_epoch=True)
 
 
 def distinct(draw: st.DrawFn, graph: Graph) -> Step:
     rows = an_input(draw, graph)
-    return Step(
-        Distinct.build(rows.spec, rows.where), (rows,), lambda its: steps_in_python.set_operation("distinct", its, [])
-    )
+    operator = OperatorStep.of(Distinct.build(rows.spec, rows.where))
+    return Step(operator, (rows,), lambda its: steps_in_python.set_operation("distinct", its, []))
 
 
 def of_two(kinds: list[str], draw: st.DrawFn, graph: Graph) -> Step:
@@ -409,7 +410,7 @@ def of_two(kinds: list[str], draw: st.DrawFn, graph: Graph) -> Step:
             left, right = (_as_types(rows, names) for rows in (left, right))
     inputs, wheres = [left.spec, right.spec], (left.where, right.where)
     operator = UnionAll.build(inputs, wheres) if kind == "union_all" else SetOperation.build(inputs, kind, wheres)
-    return Step(operator, (left, right), partial(steps_in_python.set_operation, kind))
+    return Step(OperatorStep.of(operator), (left, right), partial(steps_in_python.set_operation, kind))
 
 
 def _as_types(rows: Rows, names: dict[pa.DataType, str]) -> Rows:
@@ -452,7 +453,9 @@ def join(draw: st.DrawFn, graph: Graph) -> Step:
     how = draw(st.sampled_from(TYPES))
     row_keys, wheres = (left.row_key, right.row_key), (left.where, right.where)
     operator = RegularJoin.build([left.spec, right.spec], keys, how, row_keys, wheres)
-    return Step(operator, (left, right), partial(joined, how=how, keys=keys, output=operator.pipeline.output))
+    return Step(
+        OperatorStep.of(operator), (left, right), partial(joined, how=how, keys=keys, output=operator.pipeline.output)
+    )
 
 
 STEPS: dict[str, Callable[[st.DrawFn, Graph], Step]] = {

@@ -19,11 +19,11 @@ from dagster_ckpt.operators.joins import IntervalJoin, RegularJoin, WindowedJoin
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.process import KeyedState, ProcessContext, ProcessFunction, ValueState
 from dagster_ckpt.operators.process.process_operator import ProcessOperator
-from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from tests.worlds.task_stream import Row, TaskStream, input_of
@@ -68,7 +68,7 @@ def joined(how: str, windowed: bool) -> Operator:
 
 
 def tables_joined(how: str, row_keys: Any) -> Operator:
-    return as_last_step(RegularJoin.build([CHANGED, input_of(OTHER)], (("k",), ("k",)), how, row_keys))
+    return OperatorStep.of(RegularJoin.build([CHANGED, input_of(OTHER)], (("k",), ("k",)), how, row_keys)).with_table()
 
 
 OPERATORS: dict[str, Callable[[], Operator | AppendOnly]] = {
@@ -77,14 +77,14 @@ OPERATORS: dict[str, Callable[[], Operator | AppendOnly]] = {
     "aggregate, keys expire": lambda: RunningAggregate.build(("k",), {"n": agg.count()}, IN, "at", 3 * S),
     "aggregate, late rows kept": lambda: RunningAggregate.build(("k",), {"n": agg.count()}, IN, "at", 3 * S, "keep"),
     "aggregate, updating": lambda: RunningAggregate.build(("k",), {"n": agg.count()}, CHANGED, updating=True),
-    "mirror": lambda: Mirror.build(("k",), CHANGED),
+    "mirror": lambda: Materializer.build(("k",), CHANGED),
     **{
         f"changes from, deletes expire after {expire_us}": partial(
             ChangesFrom.build, ("k",), input_of(KINDS), ("k", "v"), ("n",), (), "at", expire_us
         )
         for expire_us in (None, 3 * S)
     },
-    "mirror of rows that may be equal": lambda: Mirror.build(("v",), CHANGED, counted=True),
+    "mirror of rows that may be equal": lambda: Materializer.build(("v",), CHANGED, counted=True),
     **{
         f"{how} join of tables": partial(tables_joined, how, row_keys)
         for how, row_keys in (("left", (None, None)), ("full", (None, None)), ("semi", (("k",), None)))

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from dagster_ckpt.operators.explained.explanation import explained
 from dagster_ckpt.operators.explained.kept import NUMBER_OF_KEYS, Bound
-from dagster_ckpt.operators.one_group import OneGroup
-from dagster_ckpt.operators.operator import RowsFromState, logged
-from dagster_ckpt.operators.registry import as_last_step
+from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.step_changes import gives_rows
 from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag
@@ -33,7 +32,7 @@ class Played:
 
     def __init__(self, step: Step, tasks: Any, memory_bytes: int, *, is_last: bool) -> None:
         self.step = step
-        self.one = Changing(as_last_step(step.operator) if is_last else step.operator, tasks, memory_bytes)
+        self.one = Changing(step.operator.with_table() if is_last else step.operator, tasks, memory_bytes)
         [self.explained] = explained(self.one.pipeline).steps
         self.is_last = is_last
         self.rows = list[Row]()
@@ -64,8 +63,8 @@ class Played:
     def worked_again(self) -> list[Row]:
         """What the operator makes of the rows that its state has, from nothing."""
         operator = self.one.operator
-        inner = cast("RowsFromState", operator.inner if isinstance(operator, OneGroup) else operator)
-        again = Changing(inner)
+        inner = operator.operator if isinstance(operator, OperatorStep) else operator
+        again = Changing(inner, rebuilds=False)
         changes = again.epoch(*inner.rows_kept(lambda table: iter([self.one.live(table)])))
         assert {change[KIND.name] for change in changes} <= {"insert"}
         names = self.step.operator.pipeline.output.names

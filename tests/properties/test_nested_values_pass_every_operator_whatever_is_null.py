@@ -29,12 +29,12 @@ from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
 from dagster_ckpt.operators.process import KeyedState, ListState, ProcessContext, ProcessFunction, ValueState
 from dagster_ckpt.operators.process.process_operator import ProcessOperator
-from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
@@ -241,7 +241,7 @@ def test_a_mirror_keeps_nested_values(column: tuple[DataType, list[Any]]) -> Non
     columns = StructType([*columns_of(type_).fields, StructField("_change_type", StringType(), nullable=False)])
     rows = rows_of(values)
     with a_folder() as folder:
-        stream = TaskStream(folder, Mirror.build(("k",), input_of(columns)), [columns], (None,))
+        stream = TaskStream(folder, Materializer.build(("k",), input_of(columns)), [columns], (None,))
         stream.epoch((0, [{**row, "_change_type": "insert"} for row in rows]))
         stream.epoch((0, [{**rows[0], "_change_type": "delete"}]))
         assert spelled(stream.rows()) == spelled(rows[1:])
@@ -257,7 +257,7 @@ def test_top_keeps_nested_values(ties: str, column: tuple[DataType, list[Any]]) 
     added = [{**row, "_change_type": "insert"} for row in rows]
     with a_folder() as folder:
         operator = Top.build(("k",), input_of(columns), Best(2, "at asc", ties), updating=True)
-        stream = TaskStream(folder, as_last_step(operator), [columns], (None,))
+        stream = TaskStream(folder, OperatorStep.of(operator).with_table(), [columns], (None,))
         stream.epoch((0, added * 2))
         assert spelled(stream.rows()) == spelled(rows * 2)
         stream.epoch((0, [{**row, "_change_type": "delete"} for row in [*rows, rows[0]]]))
@@ -277,7 +277,7 @@ def test_functions_over_a_partition_return_nested_values(column: tuple[DataType,
     ]
     with a_folder() as folder:
         operator = OverPartition.build(("k",), input_of(columns), "at asc", functions, updating=True)
-        stream = TaskStream(folder, as_last_step(operator), [columns], (None,))
+        stream = TaskStream(folder, OperatorStep.of(operator).with_table(), [columns], (None,))
         stream.epoch((0, [{**row, "_change_type": "insert"} for row in rows[1:] * 2]))
         stream.epoch((0, [{**row, "_change_type": "insert"} for row in rows[:1]]))
         stream.epoch((0, [{**row, "_change_type": "delete"} for row in rows[1:]]))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dagster_ckpt.operators import over
 from dagster_ckpt.operators.over import Over
-from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, order_columns
 from dagster_ckpt.operators.shared.ranked.ordered_tree import OrderedTree
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag, histories
 from tests.properties.over_in_python import computed
@@ -83,7 +83,7 @@ def test_over_rows_that_come_and_go(
 ) -> None:
     operator = OverPartition.build(("k",), InputSpec((), INPUT.append(KIND)), by, functions, updating=True)
     tasks, memory_bytes = world
-    last = as_last_step(operator) if is_last else operator
+    last = OperatorStep.of(operator).with_table() if is_last else operator
     stream = Changing(last, tasks, memory_bytes, piece=random.choice([1, 3, 1000]))
     bag = Bag(INPUT)
     order = order_columns("over", by, INPUT)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators.operator import Operator, logged
-from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.properties.changing_rows import KIND, RANDOMS, SIZES, Bag, histories
 from tests.unit.operators.changing_streams import ONE_TASK, TWO_TASKS, Changing, Row, spelled, sum_of
@@ -98,7 +98,7 @@ def test_changes_are_the_difference_of_two_results(
         tasks = ONE_TASK  # dicts find neither NaN nor structs
     inputs = [InputSpec((), schema.append(KIND) if changes else schema) for changes in changing]
     operator = operator_of(kind, inputs)
-    one = Changing(as_last_step(operator) if last else operator, tasks)
+    one = Changing(OperatorStep.of(operator).with_table() if last else operator, tasks)
     bags = Bag(schema), Bag(schema)
     for number in range(max(len(left), len(right))):
         batches = list[tuple[int, pa.Table]]()

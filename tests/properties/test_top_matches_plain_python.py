@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, order_columns
 from dagster_ckpt.operators.shared.ranked.rank_tree import RankTree
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.changing_streams import ONE_TASK, TWO_TASKS, Changing, Row, bag_of, sum_of
 from tests.worlds.examples import examples
@@ -91,7 +91,7 @@ def split(size: int | None) -> Any:
 
 
 def last_or_not(operator: Top, is_last: bool) -> Operator:
-    return as_last_step(operator) if is_last else operator
+    return OperatorStep.of(operator).with_table() if is_last else operator
 
 
 @examples(20, 4)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators import RunningAggregate, agg
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.keyed_streams import SHARDS, Row, Stream, in_any_order, replayed
 from tests.worlds.examples import examples
@@ -177,7 +177,7 @@ def as_double(total: int, count: int) -> float:
     return (float((total >> 32) * 2**32) + float(total & 0xFFFFFFFF)) / count
 
 
-def started(operator: Mirror | RunningAggregate, distinct: int, world: Any) -> Stream:
+def started(operator: Materializer | RunningAggregate, distinct: int, world: Any) -> Stream:
     return Stream(operator, 0, distinct) if world is None else Stream.on_engine(operator, 0, distinct, *world)
 
 
@@ -186,7 +186,7 @@ def started(operator: Mirror | RunningAggregate, distinct: int, world: Any) -> S
 def test_a_mirror_is_the_upstreams_rows_that_match(
     epochs: list[Said], condition: Callable[[Row], bool], distinct: int, world: Any, order: Random
 ) -> None:
-    operator = Mirror.build(("k", "part"), SOURCE, condition.__name__)
+    operator = Materializer.build(("k", "part"), SOURCE, condition.__name__)
     follow(started(operator, distinct, world), epochs, condition, as_it_is, order)
 
 

@@ -18,6 +18,7 @@ from dagster_ckpt import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
 from dagster_ckpt.operators.partial_aggregate import PartialAggregate, can_be_partial, partial_aggregate
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver import partial_choice
@@ -103,7 +104,7 @@ def some_rows(draw: st.DrawFn) -> pa.Table:
 def test_the_state_is_that_of_the_rows(spark_of_all: SparkSession, first: pa.Table, second: pa.Table) -> None:
     operator = RunningAggregate.build(("k",), OF_ALL, InputSpec((), COLUMNS))
     of_rows = _state_after(operator, [first, second])
-    aggregated = partial_aggregate(operator)
+    aggregated = partial_aggregate(OperatorStep.of(operator))
     of_partials = _state_after(aggregated, [_in_spark(spark_of_all, aggregated, each) for each in (first, second)])
     if isinstance(of_rows, str) or isinstance(of_partials, str):
         assert of_rows == of_partials, "a total outgrows its type in both, or in none"
@@ -132,7 +133,7 @@ def test_a_total_of_decimals_may_outgrow_them_on_the_way(
     values = pa.array([None if each is None else Decimal(f"{each}e-{scale}") for each in units], pa.decimal128(*digits))
     rows = pa.table({"k": ["a"] * len(units), "v": values})
     operator = RunningAggregate.build(("k",), {"total": agg.sum("v")}, InputSpec((), rows.schema))
-    aggregated = partial_aggregate(operator)
+    aggregated = partial_aggregate(OperatorStep.of(operator))
     of_rows = _state_after(operator, [rows])
     assert of_rows["a"]["_sum(v)"] == Decimal(f"{sum(each or 0 for each in units)}e-{scale}")
     assert _state_after(aggregated, [_in_spark(spark, aggregated, rows)]) == of_rows
@@ -184,8 +185,8 @@ def test_what_needs_the_rows_gets_them(
 ) -> None:
     schema = pa.schema([("k", pa.string()), *columns.items()])
     source = InputSpec((), schema)
-    assert not can_be_partial(RunningAggregate.build(("k",), aggregations, source))
-    assert can_be_partial(RunningAggregate.build(("k",), {"rows": agg.count()}, source))
+    assert not can_be_partial(OperatorStep.of(RunningAggregate.build(("k",), aggregations, source)))
+    assert can_be_partial(OperatorStep.of(RunningAggregate.build(("k",), {"rows": agg.count()}, source)))
 
 
 TEXT = "SELECT shop, count(*) AS n, sum(amount) AS total, max(amount) AS most FROM rows GROUP BY shop"

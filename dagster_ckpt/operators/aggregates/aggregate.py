@@ -19,7 +19,7 @@ from dagster_ckpt.operators.aggregates.kinds.counts import LAST_TIME, LastTime, 
 from dagster_ckpt.operators.aggregates.registry import plan, plan_updating, plan_with_tables
 from dagster_ckpt.operators.aggregates.side_tables import SideTable, side_tables_of
 from dagster_ckpt.operators.aggregates.spec import Planner
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, StreamTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator, StreamTable
 from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.event_time_range import late_rows
@@ -41,7 +41,7 @@ ALWAYS = "always"
 
 
 @dataclass(frozen=True)
-class RunningAggregate:
+class RunningAggregate(Operator):
     """One row per key with the aggregates over all rows so far.
 
     With a time to live (`ttl`) a key without new rows leaves the table, and a later row starts it again; rows below the
@@ -73,7 +73,7 @@ class RunningAggregate:
 
         `source.schema` has all columns of the input, `pipeline.inputs[0].schema` those that `on_rows` reads.
         `updating`: `_change_type` marks each input row as added or retracted; `where` is then the text of the condition
-        that selected the rows, if any: part of the fingerprint, as with `Mirror`.
+        that selected the rows, if any, for the fingerprint.
         """
         schema = source.schema
         _check(keys, aggregations, schema, event_time)
@@ -129,11 +129,6 @@ class RunningAggregate:
         return replace(self, pipeline=pipeline, always=True)
 
     @property
-    def event_times(self) -> tuple[str | None, ...]:
-        event_time: Any = self.pipeline.parameters["event_time"]
-        return (event_time,)
-
-    @property
     def horizon_us(self) -> int | None:
         # Keys expire, but no row waits to be emitted: at the end of the input the table stays.
         return None if self.ttl is None else 0
@@ -141,10 +136,6 @@ class RunningAggregate:
     @property
     def table(self) -> StreamTable:
         return keyed_table(GROUPS, self.pipeline.keys, self.results)
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         late = self._late(rows, context)

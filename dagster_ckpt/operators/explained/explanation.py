@@ -14,11 +14,8 @@ from dagster_ckpt.operators.explained.operator_text import inputs_of, operator_l
 from dagster_ckpt.operators.joins.interval import interval_join
 from dagster_ckpt.operators.joins.regular import regular_join
 from dagster_ckpt.operators.joins.window import window_join
-from dagster_ckpt.operators.one_group import OneGroup
-from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.registry import from_pipeline
-from dagster_ckpt.operators.renamed import Renamed
-from dagster_ckpt.operators.rows import append, changes_from, deduplicate, kept_table, mirror
+from dagster_ckpt.operators.rows import changes_from, deduplicate, materializer
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.over import over
 from dagster_ckpt.operators.rows.top import top
@@ -28,18 +25,16 @@ from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.late_rows import late_table
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate, window_of_table
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.protocol.manifest.manifest import DELIVERY, KEPT_TABLE, Pipeline
+from dagster_ckpt.protocol.manifest.manifest import KEPT_TABLE, Pipeline
 from dagster_ckpt.quantities import span
 
 _KEPT: Mapping[str, Callable[[Any, str], Iterator[Kept]]] = {
     aggregate.NAME: kept_groups.of_aggregate,
-    append.NAME: lambda _, __: iter(()),
     changes_from.NAME: lambda operator, _: kept_rows.of_changes_from(operator),
-    DELIVERY: lambda _, __: iter(()),
     deduplicate.NAME: kept_rows.of_deduplicate,
     distinct.NAME: lambda operator, _: kept_rows.of_distinct(operator),
     interval_join.NAME: lambda operator, _: kept_joins.of_interval_join(operator),
-    mirror.NAME: lambda operator, _: kept_rows.of_mirror(operator),
+    materializer.NAME: lambda operator, _: kept_rows.of_copy(operator),
     over.NAME: kept_rows.of_over,
     regular_join.NAME: lambda operator, _: kept_joins.of_regular_join(operator),
     session_aggregate.NAME: kept_groups.of_sessions,
@@ -50,7 +45,7 @@ _KEPT: Mapping[str, Callable[[Any, str], Iterator[Kept]]] = {
     window_join.NAME: lambda operator, _: kept_joins.of_window_join(operator),
     window_of_table.NAME: kept_groups.of_windows_of_table,
 }
-"""The state tables of each operator but `process`, whose code is in no manifest; without those that any may have.
+"""The state tables of each operator that has some, without those that any may have. The code of `process` is in none.
 
 The second argument is `key`, or empty where all rows are one group.
 """
@@ -177,7 +172,7 @@ def _step(number: int, stream: Pipeline, steps: Sequence[Pipeline]) -> Explained
     parameters = {name: value for name, value in step.parameters.items() if name not in _SAID_ELSEWHERE}
     return ExplainedStep(
         number=number,
-        operator=_MIRROR if step.operator == mirror.NAME else operator_line(replace(step, parameters=parameters)),
+        operator=_MIRROR if step.operator == materializer.NAME else operator_line(replace(step, parameters=parameters)),
         keys=step.key_names,
         inputs=tuple(
             ExplainedInput(reads, _changes(step, place, steps), _work(step, place))
@@ -201,17 +196,15 @@ def _of_operator(step: Pipeline) -> Iterator[Kept]:
     if step.operator == process.NAME:
         yield from of_process(step)
         return
-    operator: Operator | AppendOnly = from_pipeline(step)
-    table: kept_table.KeptTable | None = None
-    while isinstance(operator, OneGroup | Renamed | kept_table.KeptTable):
-        table = operator if isinstance(operator, kept_table.KeptTable) else table
-        operator = operator.inner
-    kept = list(_KEPT[step.operator](operator, "key" if step.keys else ""))
+    built = from_pipeline(step)
+    if isinstance(built, AppendOnly):
+        return
+    kept = list(_KEPT[step.operator](built.operator, "key" if step.keys else ""))
     yield from kept
-    if table is not None:
+    if built.materializer is not None:
         changing = all(CHANGE_TYPE in each.schema.names for each in step.inputs)
         by_inputs = Limit(Bound.INPUT if changing else Bound.ROWS, "")
-        yield kept_rows.of_table(table.rows, _widest(kept) or by_inputs)
+        yield kept_rows.of_table(built.materializer, _widest(kept) or by_inputs)
 
 
 def _widest(kept: Iterable[Kept]) -> Limit | None:

@@ -18,11 +18,9 @@ from dagster_ckpt.operators.explained.kept import (
     updates,
 )
 from dagster_ckpt.operators.rows.changes_from import ROWS, TOMBSTONES, ChangesFrom
-from dagster_ckpt.operators.rows.current.counted_rows import CountedRows
-from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate, Keep
 from dagster_ckpt.operators.rows.first_rows import NEW, SEEN, FirstRows
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.rows.over.over import ARRIVED, EMITTED, ORDERED, OverPartition
 from dagster_ckpt.operators.rows.top.row_ranks import RowRanks
 from dagster_ckpt.operators.rows.top.top import Top
@@ -31,6 +29,7 @@ from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import EPOCH, UnionAll
 from dagster_ckpt.operators.sets.whole_rows import changing
 from dagster_ckpt.operators.shared.time_to_live import EXPIRIES
+from dagster_ckpt.protocol.manifest.row_key import row_key
 
 _CAME_AND_WENT = "the rows that came and went"
 _EMITTED = "the changes to emit"
@@ -38,15 +37,15 @@ _INPUT_NOW = of_now("rows that the input has")
 _ROWS = grows_with("the rows")
 
 
-def of_table(rows: KeyedRows | CountedRows, of_step: Limit) -> Kept:
+def of_table(table: Materializer, of_step: Limit) -> Kept:
     """The table of a stream whose last step keeps none by itself. `of_step` limits what the step keeps."""
     limit = of_step if of_step.bound is Bound.CONSTANT else Limit(of_step.bound, "the rows of the table")
-    return Kept(rows.spec.name, f"the stream's table, {_found_by(rows)}", limit)
+    return _table(table, limit)
 
 
-def of_mirror(operator: Mirror) -> Iterator[Kept]:
-    """The table of rows that come and go."""
-    yield Kept(operator.rows.spec.name, f"the stream's table, {_found_by(operator.rows)}", _INPUT_NOW)
+def of_copy(operator: Materializer) -> Iterator[Kept]:
+    """The copy of a table."""
+    yield _table(operator, _INPUT_NOW)
 
 
 def of_deduplicate(operator: Deduplicate, of: str) -> Iterator[Kept]:
@@ -127,5 +126,6 @@ def of_union_all(_: UnionAll) -> Iterator[Kept]:
     yield Kept(EPOCH, _CAME_AND_WENT, ONE_EPOCH)
 
 
-def _found_by(rows: KeyedRows | CountedRows) -> str:
-    return "each distinct row with its count" if isinstance(rows, CountedRows) else "each row by its key"
+def _table(table: Materializer, limit: Limit) -> Kept:
+    found_by = "each row by its key" if row_key(table.pipeline) is not None else "each distinct row with its count"
+    return Kept(table.rows.spec.name, f"the stream's table, {found_by}", limit)

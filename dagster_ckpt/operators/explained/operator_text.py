@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dagster_ckpt.operators.rows.mirror import NAME as MIRROR
+from dagster_ckpt.operators.rows.materializer import NAME as COPY
 from dagster_ckpt.operators.shared.checks.updating_checks import WHERE
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourceIdentity
@@ -20,7 +20,7 @@ def operator_line(pipeline: Pipeline) -> str:
     Columns of the output have the names that the stream's table has.
     """
     parameters = dict(pipeline.parameters)
-    if pipeline.operator == MIRROR:
+    if pipeline.operator == COPY:
         where = parameters.get(WHERE)
         return f"the upstream's table where {where}" if where else "the upstream's table as it is"
     if pipeline.delivers:

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import PAIRS, ROWS_UNMATCHED, Output
 from dagster_ckpt.operators.joins.sides import Side
-from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.operator import EpochContext, Operator
 from dagster_ckpt.operators.shared.inputs import KEYS
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
@@ -18,25 +17,12 @@ COUNTERS = (PAIRS, ROWS_UNMATCHED)
 
 
 @dataclass(frozen=True)
-class AppendingJoin:
+class AppendingJoin(Operator):
     """The part of `Operator` that does not depend on which rows match."""
 
     pipeline: Pipeline
     how: JoinType
     output: Output
-
-    @property
-    def event_times(self) -> tuple[str | None, ...]:
-        event_times: Any = self.pipeline.parameters["event_times"]
-        return tuple(event_times)
-
-    @property
-    def table(self) -> None:
-        return None
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
 
     def unmatched(self, number: int, rows: pa.Table, context: EpochContext) -> pa.Table:
         """The output for unmatched rows of an input."""

@@ -12,7 +12,7 @@ from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.nullability import all_nullable_within
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator
 from dagster_ckpt.operators.process.epoch.process_epoch import KEYS_EXPIRED, TIMERS_FIRED, ProcessEpoch
 from dagster_ckpt.operators.process.function import ProcessFunction
 from dagster_ckpt.operators.process.process_checks import check_function, check_process
@@ -35,7 +35,7 @@ COUNTERS = (TIMERS_FIRED, KEYS_EXPIRED)
 
 
 @dataclass(frozen=True)
-class ProcessOperator:
+class ProcessOperator(Operator):
     """Calls the user's function with rows or timers and the state of their keys.
 
     The fingerprint has what the function declares, so that a change is detected; no manifest has the function itself. A
@@ -90,21 +90,9 @@ class ProcessOperator:
         return built
 
     @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return (_from_parameters(self.pipeline)[0],)
-
-    @property
     def horizon_us(self) -> int | None:
         within = self.function.timers_within
         return None if within is None else within // timedelta(microseconds=1)
-
-    @property
-    def table(self) -> None:
-        return None
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         if rows.num_rows == 0:

@@ -7,9 +7,8 @@ Reading order
     first_rows   the first row of each key, for keys that expire
     kept_rows    one row of each key, which a better one replaces
     row_choice   which of several rows is kept
-    mirror       the rows of an updating table that match a condition
     changes_from the table that a source's inserts, updates and deletes make
-    kept_table   the rows that the changes of an operator without a table make
+    materializer the table that changes make: a copy of another, or of what a last step emits
 
 Rooms
     current/     the current rows of a table, by key or counted

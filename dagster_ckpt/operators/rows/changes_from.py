@@ -13,7 +13,7 @@ from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, ro
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, StreamTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator, StreamTable
 from dagster_ckpt.operators.rows.row_choice import RowChoice
 from dagster_ckpt.operators.shared.arrays.value_order import End, has_fixed_width, is_orderable
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
@@ -57,7 +57,7 @@ COUNTERS = (OUTDATED, REPEATED)
 
 
 @dataclass(frozen=True)
-class ChangesFrom:
+class ChangesFrom(Operator):
     """The newest row of each key, until it is deleted.
 
     The newest change is the one with the greatest `sequence` columns, compared in turn, then `ties`; null is less than
@@ -138,16 +138,8 @@ class ChangesFrom:
         return (self.time,)
 
     @property
-    def horizon_us(self) -> None:
-        return None
-
-    @property
     def table(self) -> StreamTable:
         return table_of_columns(ROWS, self.pipeline.keys, self.pipeline.output.names)
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         self._expire(state, context)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
+from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, StreamTable
 from dagster_ckpt.operators.rows.first_rows import FirstRows
 from dagster_ckpt.operators.rows.kept_rows import KeptRows
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
@@ -32,7 +32,7 @@ class Keep(StrEnum):
 
 
 @dataclass(frozen=True)
-class Deduplicate:
+class Deduplicate(Operator):
     """One row of each key.
 
     First: the row with the least event time in the epoch in which the key first arrives; rows of later epochs never
@@ -97,21 +97,12 @@ class Deduplicate:
         )
 
     @property
-    def event_times(self) -> tuple[str | None, ...]:
-        event_time: Any = self.pipeline.parameters["event_time"]
-        return (event_time,)
-
-    @property
     def horizon_us(self) -> int | None:
         return self.rows.horizon_us
 
     @property
     def table(self) -> StreamTable | None:
         return self.rows.table
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         late = self.rows.on_rows(hashes, rows, state, context)

@@ -8,8 +8,16 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, StreamTable
-from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, times_of, weight_names, wheres_of
+from dagster_ckpt.operators.operator import (
+    NONE_LATE,
+    Changes,
+    EpochContext,
+    LiveRows,
+    Operator,
+    StreamTable,
+    event_times_of,
+)
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, weight_names, wheres_of
 from dagster_ckpt.operators.shared.net_changes import kept_rows, table_of_columns
 from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import ROWS_TABLE, InputSpec, Pipeline
@@ -20,7 +28,7 @@ ROWS = ROWS_TABLE
 
 
 @dataclass(frozen=True)
-class Distinct:
+class Distinct(Operator):
     """The distinct rows of the input. Of an input that only appends, a row is appended when it is first there.
 
     -0.0 becomes 0.0, as in Spark.
@@ -34,7 +42,7 @@ class Distinct:
     def build(cls, source: InputSpec, where: str | None = None, event_time: str | None = None) -> "Distinct":
         """Check the input; raises `InvalidPipelineError`. An input with `_change_type` changes.
 
-        `where` is the text of the condition that selected its rows: part of the fingerprint, as with `Mirror`.
+        `where` is the text of the condition that selected its rows, for the fingerprint.
         `event_time` is its event-time column, from which the watermark of the steps behind follows.
         """
         changes = changing(source)
@@ -54,24 +62,12 @@ class Distinct:
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "Distinct":
         """The same operator from its fingerprint."""
-        [where], [event_time] = wheres_of(pipeline), times_of(pipeline)
+        [where], [event_time] = wheres_of(pipeline), event_times_of(pipeline)
         return cls.build(pipeline.inputs[0], where, event_time)
-
-    @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return times_of(self.pipeline)
-
-    @property
-    def horizon_us(self) -> int | None:
-        return None
 
     @property
     def table(self) -> StreamTable | None:
         return None if self.pipeline.appends else self._rows
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return ()
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         net = self.rows.net(hashes, rows)

@@ -11,8 +11,8 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
-from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, times_of, weight_names, wheres_of
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator, event_times_of
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, weight_names, wheres_of
 from dagster_ckpt.operators.shared.net_changes import copies_of_touched, kept_rows
 from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class SetOperation(WithoutTable):
+class SetOperation(Operator):
     """Intersection and difference of two inputs as bags (`..._all`) or as sets. -0.0 becomes 0.0, as in Spark.
 
     An intersection of inputs that only append is append-only.
@@ -75,7 +75,7 @@ class SetOperation(WithoutTable):
     ) -> "SetOperation":
         """Check the inputs; raises `InvalidPipelineError`. An input with `_change_type` changes.
 
-        `wheres` are the texts of the conditions that selected their rows: part of the fingerprint, as with `Mirror`.
+        `wheres` are the texts of the conditions that selected their rows, for the fingerprint.
         `event_times` are their event-time columns, from which the watermark of the steps behind follows.
         """
         assert len(inputs) == _INPUTS, "a set operation has two inputs"
@@ -106,19 +106,7 @@ class SetOperation(WithoutTable):
     def from_pipeline(cls, pipeline: Pipeline) -> "SetOperation":
         """The same operator from its fingerprint."""
         options: dict[str, Any] = pipeline.parameters
-        return cls.build(pipeline.inputs, options["kind"], wheres_of(pipeline), times_of(pipeline))
-
-    @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return times_of(self.pipeline)
-
-    @property
-    def horizon_us(self) -> int | None:
-        return None
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return ()
+        return cls.build(pipeline.inputs, options["kind"], wheres_of(pipeline), event_times_of(pipeline))
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         net = self.rows.net(hashes, rows)

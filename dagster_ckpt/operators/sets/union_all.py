@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
-from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, times_of, wheres_of
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator, event_times_of
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, wheres_of
 from dagster_ckpt.operators.shared.zsets import epoch_rows
 from dagster_ckpt.operators.shared.zsets.epoch_rows import EpochRows
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
@@ -20,7 +20,7 @@ EPOCH = "epoch"
 
 
 @dataclass(frozen=True)
-class UnionAll(WithoutTable):
+class UnionAll(Operator):
     """All rows of both inputs, equal ones as often as both have them. It keeps nothing after an epoch.
 
     The union of inputs that only append is append-only.
@@ -39,7 +39,7 @@ class UnionAll(WithoutTable):
     ) -> "UnionAll":
         """Check the inputs; raises `InvalidPipelineError`. An input with `_change_type` changes.
 
-        `wheres` are the texts of the conditions that selected their rows: part of the fingerprint, as with `Mirror`.
+        `wheres` are the texts of the conditions that selected their rows, for the fingerprint.
         `event_times` are their event-time columns, from which the watermark of the steps behind follows.
         """
         appends = not any(map(changing, inputs))
@@ -59,19 +59,7 @@ class UnionAll(WithoutTable):
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "UnionAll":
         """The same operator from its fingerprint."""
-        return cls.build(pipeline.inputs, wheres_of(pipeline), times_of(pipeline))
-
-    @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return times_of(self.pipeline)
-
-    @property
-    def horizon_us(self) -> int | None:
-        return None
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return ()
+        return cls.build(pipeline.inputs, wheres_of(pipeline), event_times_of(pipeline))
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         delta = ZSet.of_changes(self.rows.hashes(hashes, rows), rows, self.arrived.spec.keys)

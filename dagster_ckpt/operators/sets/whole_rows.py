@@ -10,6 +10,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.lsm.value_hashes import is_hashable
+from dagster_ckpt.operators.operator import EVENT_TIMES
 from dagster_ckpt.operators.shared.arrays import lists
 from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
@@ -21,9 +22,6 @@ from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
-
-EVENT_TIMES = "event_times"
-"""The parameter with the event-time column of each input; absent where none has one."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,10 @@ def parameters(
     *,
     appends: bool,
 ) -> dict[str, object]:
-    """The part of a step's fingerprint that all steps over whole rows have, as plain JSON values."""
+    """The part of a step's fingerprint that all steps over whole rows have, as plain JSON values.
+
+    A set operation judges no row by its event time: that is for the steps after it.
+    """
     options: dict[str, object] = {KEYS: [list(rows.keys)] * len(inputs)} if len(inputs) > 1 else {}
     if not appends:
         options[updating_checks.ROW_KEY] = row_key
@@ -117,15 +118,6 @@ def wheres_of(pipeline: Pipeline) -> Sequence[str | None]:
     """The text of the condition on each input, from `parameters`; None for an input without one."""
     wheres: Any = pipeline.parameters.get(updating_checks.WHERE, [None] * len(pipeline.inputs))
     return tuple(wheres)
-
-
-def times_of(pipeline: Pipeline) -> tuple[str | None, ...]:
-    """The event-time column of each input, from `parameters`; None for an input without one.
-
-    A set operation judges no row by its event time: it is for the steps behind it.
-    """
-    times: Any = pipeline.parameters.get(EVENT_TIMES, [None] * len(pipeline.inputs))
-    return tuple(times)
 
 
 def changing(source: InputSpec) -> bool:

@@ -63,10 +63,6 @@ class SessionAggregate(WindowedOperator):
     def horizon_us(self) -> int:
         return self.window.gap_us + 1
 
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
-
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         times, usable = times_of(rows.column(self.options.event_time))
         if context.watermark_us is not None:

@@ -61,10 +61,6 @@ class WindowAggregate(WindowedOperator):
     def horizon_us(self) -> int:
         return self.window.size_us
 
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
-
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         times, known = times_of(rows.column(self.options.event_time))
         used = np.zeros(len(times), dtype=np.bool_)

@@ -14,7 +14,7 @@ from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
 from dagster_ckpt.operators.aggregates.aggregation import Aggregation
 from dagster_ckpt.operators.aggregates.grouped_state import aggregations_of
 from dagster_ckpt.operators.aggregates.registry import FUNCTIONS
-from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
+from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, StreamTable
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks, window_checks
@@ -45,7 +45,7 @@ _OF_INPUT = "_window_start"
 
 
 @dataclass(frozen=True)
-class WindowOfTable:
+class WindowOfTable(Operator):
     """One row per key and window with the aggregates over the rows that are in it now.
 
     It is the running aggregate of the key and the window: `groups`. With early results all windows are in the table
@@ -122,20 +122,12 @@ class WindowOfTable:
         return cls.build(pipeline.keys, options, pipeline.inputs[0], updating=updating, where=where)
 
     @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return (self.options.event_time,)
-
-    @property
     def horizon_us(self) -> int | None:
         return None if self.options.early else self.window.size_us
 
     @property
     def table(self) -> StreamTable | None:
         return self._windows if self.options.early else None
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         times, known = times_of(rows.column(self.options.event_time))

@@ -13,7 +13,7 @@ from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.aggregation import Aggregation
 from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spelled
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns
-from dagster_ckpt.operators.operator import StreamTable
+from dagster_ckpt.operators.operator import Operator, StreamTable
 from dagster_ckpt.operators.shared.arrays.nulls import filled, known
 from dagster_ckpt.operators.shared.checks import pipeline_checks, window_checks
 from dagster_ckpt.operators.shared.event_time_range import out_of_range
@@ -159,7 +159,7 @@ class WindowedState:
 
 
 @dataclass(frozen=True)
-class WindowedOperator:
+class WindowedOperator(Operator):
     """The part of `Operator` that windows of every kind share.
 
     `checked` returns a window that is of the operator's kind, and raises `InvalidPipelineError` for any other.
@@ -203,10 +203,6 @@ class WindowedOperator:
     def planned(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
         """The operator with these options, which are checked."""
         raise NotImplementedError
-
-    @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return (self.options.event_time,)
 
     @property
     def table(self) -> StreamTable | None:

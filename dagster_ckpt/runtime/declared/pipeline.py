@@ -11,12 +11,10 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.nullability import all_nullable_within
-from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.output_times import held_back_us
-from dagster_ckpt.operators.registry import as_last_step
-from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.checks import pipeline_checks
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.runtime.declared.row_work import origin_of
 from dagster_ckpt.runtime.declared.step_parts import Earlier, StatefulStep, StepInput
@@ -43,7 +41,7 @@ COLUMNS_MAX = 4_000
 class Dataflow:
     """The operators of a stream's steps, in the order of `Stream.steps`. `pipeline` is the fingerprint of all."""
 
-    operators: tuple[Operator | AppendOnly, ...]
+    operators: tuple[OperatorStep | AppendOnly, ...]
 
     @property
     def pipeline(self) -> Pipeline:
@@ -68,7 +66,7 @@ def build_dataflow(asset: str, stream: Stream, sources: Sequence[Sequence[Source
     `sources` has, for each of `stream.sources`, what it reads.
     """
     steps, reads = stream.steps, iter(sources)
-    operators: list[Operator | AppendOnly] = []
+    operators: list[OperatorStep | AppendOnly] = []
     for step in steps:
         inputs = []
         for each in step.inputs:
@@ -83,24 +81,26 @@ def build_dataflow(asset: str, stream: Stream, sources: Sequence[Sequence[Source
     return Dataflow((*operators[:-1], _with_table(asset, operators[-1], stream.columns)))
 
 
-def declared_operator(stream: Stream) -> Operator | AppendOnly:
+def declared_operator(stream: Stream) -> OperatorStep | AppendOnly:
     """The operator of the stream's last step, before it is known what is read. Raises `InvalidPipelineError`."""
     return _operator("", stream, [_input("", each, ()) for each in stream.inputs])
 
 
 def _with_table(
-    asset: str, operator: Operator | AppendOnly, columns: Sequence[tuple[str, str]]
-) -> Operator | AppendOnly:
+    asset: str, operator: OperatorStep | AppendOnly, columns: Sequence[tuple[str, str]]
+) -> OperatorStep | AppendOnly:
     """The operator as a stream's last step, with these names for its columns if there are any."""
     if isinstance(operator, AppendOnly):
         assert not columns, "Spark names the columns of what is appended"
         return operator
     with naming(asset=asset):
-        last = as_last_step(operator)
-        return Renamed.build(last, dict(columns)) if columns else last
+        last = operator.with_table()
+        return last.with_names(dict(columns)) if columns else last
 
 
-def _behind_us(asset: str, reader: Stream, stream: Stream, earlier: Earlier, operator: Operator | AppendOnly) -> int:
+def _behind_us(
+    asset: str, reader: Stream, stream: Stream, earlier: Earlier, operator: OperatorStep | AppendOnly
+) -> int:
     """How far the rows of an earlier step, which `reader` reads as `stream`, may be behind its watermark."""
     time = stream.event_time
     if time is None:
@@ -125,7 +125,7 @@ def _behind_us(asset: str, reader: Stream, stream: Stream, earlier: Earlier, ope
         )
     origin = origin_of(earlier.changes, stream.frame, time.column)
     with naming(asset=asset):
-        held_us = 0 if origin is None else held_back_us(operator, origin)
+        held_us = 0 if origin is None or isinstance(operator, AppendOnly) else held_back_us(operator.operator, origin)
     return held_us + time.delay_ms * 1000
 
 
@@ -133,7 +133,7 @@ def _is_set_operation(stream: Stream) -> bool:
     return stream.step is not None and stream.step.name in WHOLE_ROWS
 
 
-def _operator(asset: str, stream: Stream, inputs: Sequence[StepInput]) -> Operator | AppendOnly:
+def _operator(asset: str, stream: Stream, inputs: Sequence[StepInput]) -> OperatorStep | AppendOnly:
     """The operator of one step."""
     if stream.keys and stream.step is None:
         raise InvalidPipelineError(
@@ -146,7 +146,7 @@ def _operator(asset: str, stream: Stream, inputs: Sequence[StepInput]) -> Operat
         _check_width(asset, append.pipeline)
         return append
     with naming(operator=stream.step.name, asset=asset):  # an operator does not know the method that the user called
-        operator = stream.step.build(inputs)
+        operator = OperatorStep.of(stream.step.build(inputs))
     _check_width(asset, operator.pipeline)
     for number, each in enumerate(stream.inputs):
         _check_collations(asset, each, _compared(stream.step, each, first=number == 0))

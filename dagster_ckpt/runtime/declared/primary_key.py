@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.declared.step_parts import StatefulStep, StepInput
 from dagster_ckpt.runtime.declared.stream import Stream, rows_of
@@ -42,6 +42,6 @@ def with_primary_key(stream: Stream, columns: Sequence[str]) -> Stream:
     def build(inputs: Sequence[StepInput]) -> Operator:
         [each] = inputs
         where = None if each.upstream is None else each.upstream.where
-        return Mirror.build(each.keys, each.spec, where, unique=True)
+        return Materializer.build(each.keys, each.spec, where, unique=True)
 
     return replace(rows, keys=key, step=StatefulStep("primary_key", build))

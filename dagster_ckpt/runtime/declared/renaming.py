@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import process
 from dagster_ckpt.operators.kept_names import Own, own_code, with_own_names
-from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.transitions.renamed_columns import (
     Renames,
@@ -64,7 +64,7 @@ def with_files(asset: str, dataflow: Dataflow, stored: Pipeline, renames: Rename
 
 def _works(
     asset: str, stream: Stream, dataflow: Dataflow, stored: Pipeline, renames: Renames
-) -> Iterator[tuple[Own, Operator | AppendOnly]]:
+) -> Iterator[tuple[Own, OperatorStep | AppendOnly]]:
     """Each step's names in the code with those in its state, and its operator under the latter."""
     steps = dataflow.pipeline.steps
     for number, (step, operator) in enumerate(zip(stream.steps, dataflow.operators, strict=True)):
@@ -78,7 +78,7 @@ def _works(
         yield ({}, operator) if under is None else (own, under)
 
 
-def _check_can_follow(asset: str, operator: Operator | AppendOnly, own: Own) -> None:
+def _check_can_follow(asset: str, operator: OperatorStep | AppendOnly, own: Own) -> None:
     if operator.pipeline.operator == process.NAME:
         raise InvalidPipelineError(
             "a process function knows the columns by their names: rename them behind it, with select. "
@@ -86,7 +86,7 @@ def _check_can_follow(asset: str, operator: Operator | AppendOnly, own: Own) -> 
         )
 
 
-def _rewired(stream: Stream, operators: Sequence[Operator | AppendOnly], names: Sequence[Own]) -> Stream:
+def _rewired(stream: Stream, operators: Sequence[OperatorStep | AppendOnly], names: Sequence[Own]) -> Stream:
     done: dict[int, Stream] = {}
     steps = stream.steps
     for step, operator, own in zip(steps, operators, names, strict=True):

@@ -11,12 +11,11 @@ from dagster_ckpt.operators.aggregates.grouped_state import code_of
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
-from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.sets.distinct import Distinct
@@ -33,6 +32,7 @@ from dagster_ckpt.operators.shared.checks.updating_checks import (
 from dagster_ckpt.operators.shared.checks.window_checks import time_of_window
 from dagster_ckpt.operators.shared.ranked.order_by import names_in_order, quoted
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
+from dagster_ckpt.operators.step import one_group
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
@@ -169,7 +169,7 @@ class Stream:
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             [rows] = inputs
-            return _of_groups(rows, lambda keys, spec: Mirror.build(keys, spec, _where(rows), counted=counted))
+            return _of_groups(rows, lambda keys, spec: Materializer.build(keys, spec, _where(rows), counted=counted))
 
         return replace(
             self, keys=row_work.key_columns(self.frame) if key is None else key, step=StatefulStep("where", build)
@@ -753,7 +753,7 @@ def _by_all_columns(stream: Stream, step: str) -> Stream:
 
 def _of_groups(rows: StepInput, build: Callable[[tuple[str, ...], InputSpec], Operator]) -> Operator:
     """The operator that `build` makes of the keys, or of one group where there are none."""
-    return build(rows.keys, rows.spec) if rows.keys else OneGroup.build(rows.spec, build)
+    return build(rows.keys, rows.spec) if rows.keys else one_group(rows.spec, build)
 
 
 def _top(rows: StepInput, best: Best) -> Operator:

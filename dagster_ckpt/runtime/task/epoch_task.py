@@ -24,10 +24,10 @@ from dagster_ckpt.errors import (
     OutsideCodeError,
 )
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
-from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.partial_aggregate import partial_aggregate
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.runtime.spark.package_archive import PACKAGE
@@ -214,12 +214,11 @@ def _changes(
             yield from pass_on_table(work, setup.changed, old, shards, setup.code, replies)
             return
     operator = _operator(setup, work.manifest)
-    if setup.partial:
-        operator = partial_aggregate(operator)
     if isinstance(operator, AppendOnly):
         replies.append(work.append(operator, partition, batches))
     else:
-        yield from work.transform(operator, shards, batches, replies)
+        partial = partial_aggregate(operator) if setup.partial else None
+        yield from work.transform(operator, shards, batches, replies, partial)
 
 
 def replies_of(
@@ -287,7 +286,7 @@ class _Known:
     """A manifest that this process has read, and the operators of its steps that it has made."""
 
     manifest: Manifest
-    operators: dict[int, Operator | AppendOnly]
+    operators: dict[int, OperatorStep | AppendOnly]
 
 
 _known: dict[tuple[str, str], _Known] = {}
@@ -320,7 +319,7 @@ def _manifest(setup: TaskSetup, chain: ManifestChain, order: EpochOrder) -> Mani
     return manifest
 
 
-def _operator(setup: TaskSetup, manifest: Manifest) -> Operator | AppendOnly:
+def _operator(setup: TaskSetup, manifest: Manifest) -> OperatorStep | AppendOnly:
     """The operator of the step: it keeps nothing from one task to the next, so one is made for all epochs.
 
     With code of the user's in it, each task has its own.

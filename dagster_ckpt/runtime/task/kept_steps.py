@@ -4,7 +4,6 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import cast
 
 import pyarrow as pa
 
@@ -13,14 +12,13 @@ from dagster_ckpt.ids import Nonce, Shard, StreamUuid
 from dagster_ckpt.lsm.columns import flatten
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.table import State
-from dagster_ckpt.operators.one_group import OneGroup
-from dagster_ckpt.operators.operator import Changes, EpochContext, RowsFromState
+from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
-from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.net_changes import inserts
 from dagster_ckpt.operators.shared.subkeys import SHARD_BITS
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.manifest.manifest import KEPT_TABLE, Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import FileId
@@ -63,7 +61,7 @@ def pass_on_table(
     elif has_table(step):
         pieces = _current(work, old, shards, code)
     else:
-        pieces = _bare(step, _worked_again(work, old, shards))
+        pieces = (each.rows.select(step.output.names) for each in _worked_again(work, old, shards))
     named = pipeline.steps[work.step].name_of
     for rows in pieces:
         count += rows.num_rows
@@ -84,19 +82,18 @@ def fills_table(work: ShardWork, pipeline: Pipeline, old: int) -> bool:
 
 def fill_table(work: ShardWork, pipeline: Pipeline, old: int, shards: Sequence[Shard], replies: list[Reply]) -> None:
     """Write the table of the last step, which had none: its whole output is the change log of the epoch."""
-    operator = from_pipeline(replace(pipeline.own, before=()))
-    kept = operator.inner if isinstance(operator, OneGroup) else operator
-    assert isinstance(kept, KeptTable), "a step with a table of its own kept it before"
-    filled = _Filled(kept.pipeline, kept.inner, kept.rows, _worked_again(work, old, shards))
+    step = _stateful(replace(pipeline.own, before=()))
+    assert step.materializer is not None, "a step with a table of its own kept it before"
+    filled = _Filled(step.pipeline, step.operator, step.materializer, _worked_again(work, old, shards))
     begun = replace(work, manifest=change_steps(work.manifest, pipeline))
-    whole = replace(operator, inner=filled) if isinstance(operator, OneGroup) else filled
-    for _ in begun.transform(whole, shards, (), replies):
+    for _ in begun.transform(filled, shards, (), replies):
         raise AssertionError("no step is behind the last")
 
 
-def _bare(step: Pipeline, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    for rows in pieces:
-        yield rows.select(step.output.names)
+def _stateful(pipeline: Pipeline, code: object = None) -> OperatorStep:
+    step = from_pipeline(pipeline, code)
+    assert not isinstance(step, AppendOnly), "it has a state table"
+    return step
 
 
 def _inner(step: Pipeline) -> Pipeline:
@@ -107,12 +104,11 @@ def _inner(step: Pipeline) -> Pipeline:
 def _current(work: ShardWork, number: int, shards: Sequence[Shard], code: object) -> Iterator[pa.Table]:
     """The rows of a table that changes, that of the manifest's step with this number, from its state."""
     manifest = work.manifest
-    operator = from_pipeline(manifest.pipeline.steps[number].own, code)
-    assert not isinstance(operator, AppendOnly), "it has a state table"
-    assert operator.table is not None, "it has a table of its rows"
+    table = _stateful(manifest.pipeline.steps[number].own, code).table
+    assert table is not None, "it has a table of its rows"
     within = _hashes_of(manifest, shards)
-    name = manifest.pipeline.stored(number, operator.table.name)
-    yield from map(operator.table.rows, live_pieces(work.store, manifest, name, within, work.engine.runs))
+    name = manifest.pipeline.stored(number, table.name)
+    yield from map(table.rows, live_pieces(work.store, manifest, name, within, work.engine.runs))
 
 
 def _appended(work: ShardWork, shards: Sequence[Shard]) -> Iterator[pa.Table]:
@@ -126,22 +122,21 @@ def _appended(work: ShardWork, shards: Sequence[Shard]) -> Iterator[pa.Table]:
             yield rows.rename_columns([own[name] for name in rows.column_names]) if own else rows
 
 
-def _worked_again(work: ShardWork, old: int, shards: Sequence[Shard]) -> Iterator[pa.Table]:
+def _worked_again(work: ShardWork, old: int, shards: Sequence[Shard]) -> Iterator[Changes]:
     """The output of a step, from the rows of its inputs that its state has: worked again in a state in memory.
 
-    As changes. A range of hashes at a time, so that it fits: a row below a key is in the range of the key (`subkeys`).
+    A range of hashes at a time, so that it fits: a row below a key is in the range of the key (`subkeys`).
     """
     manifest = work.manifest
-    operator = from_pipeline(_inner(manifest.pipeline.steps[old]))
-    inner = cast("RowsFromState", operator.inner if isinstance(operator, OneGroup) else operator)
-    tables = [manifest.pipeline.stored(old, spec.name) for spec in inner.pipeline.tables]
+    operator = _stateful(_inner(manifest.pipeline.steps[old])).operator
+    tables = [manifest.pipeline.stored(old, spec.name) for spec in operator.pipeline.tables]
     runs = {ref.name: ref.bytes for name in tables for shard in shards for ref in manifest.runs[name][shard]}
     parts = 1 + _ROOM * sum(runs.values()) // work.engine.budget.soft_bytes
     for within in _parts(_hashes_of(manifest, shards), parts):
-        yield from _outputs(work, inner, old, within)
+        yield from _outputs(work, operator, old, within)
 
 
-def _outputs(work: ShardWork, operator: RowsFromState, old: int, within: HashRange) -> Iterator[pa.Table]:
+def _outputs(work: ShardWork, operator: Operator, old: int, within: HashRange) -> Iterator[Changes]:
     def live(table: str) -> Iterator[pa.Table]:
         name = work.manifest.pipeline.stored(old, table)
         return live_pieces(work.store, work.manifest, name, within, work.engine.runs)
@@ -160,22 +155,18 @@ def _outputs(work: ShardWork, operator: RowsFromState, old: int, within: HashRan
                 state.relieve()
         for changes in operator.finish(state, context):
             if changes.count:
-                yield changes.rows
+                yield changes
             state.relieve()
 
 
 @dataclass(frozen=True)
-class _Filled(KeptTable):
-    """The table of a step that had none, filled with its output so far."""
+class _Filled(OperatorStep):
+    """The step with a table, which it had not, of its output so far."""
 
-    output: Iterator[pa.Table] = field(default_factory=lambda: iter(()))
+    output: Iterator[Changes] = field(default_factory=lambda: iter(()))
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        nothing = inserts(self.pipeline.output.empty_table())
-        for rows in self.output:
-            self.rows.change(self.hashes(rows), rows, state, context)
-            yield nothing
-        yield from self.rows.changes(state)
+        return self.emit(self.output, state, context)
 
 
 def _hashes_of(manifest: Manifest, shards: Sequence[Shard]) -> HashRange:

@@ -13,6 +13,7 @@ from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, logged
 from dagster_ckpt.operators.partial_aggregate import PartialAggregate
+from dagster_ckpt.operators.registry import counters_of
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.late_rows import is_late_table, keep_late, late_table
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
@@ -101,9 +102,16 @@ class ShardWork:
         )
 
     def transform(
-        self, operator: Operator, shards: Sequence[Shard], batches: Iterable[pa.RecordBatch], replies: list[Reply]
+        self,
+        operator: Operator,
+        shards: Sequence[Shard],
+        batches: Iterable[pa.RecordBatch],
+        replies: list[Reply],
+        partial: PartialAggregate | None = None,
     ) -> Iterator[pa.Table]:
         """Run the rows of all shards through a stateful operator. Each shard ACKs, with or without rows.
+
+        `partial` takes them in instead, where they are partial aggregates.
 
         Yields the changes for the next step, none in the last one. The ACKs are added to `replies` once all is durable,
         when everything was yielded; that of the first shard has the counts for the task as a whole.
@@ -116,13 +124,13 @@ class ShardWork:
         file = self._file(shards[0], 0)
         with open_state(self.store, self.manifest, shards, file, self.engine, logged(operator), self.step) as state:
             state.compact()
-            rows_in, from_steps, late_by_input = self._take_in(operator, state, context, intake, batches)
+            rows_in, from_steps, late_by_input = self._take_in(operator, state, context, intake, batches, partial)
             finished = _Finished()
             yield from self._finish(operator, state, context, finished)
             tables = state.flush()
             merged = None if merging is None else merging.result()
             nothing = self._of_stream(tuple(None for _ in self.event_times))
-            busy_ms, host = intake.busy_ms, socket.gethostname()
+            busy_ms, host, counters = intake.busy_ms, socket.gethostname(), counters_of(operator.pipeline)
             first, *others = (
                 ShardAck(
                     shard,
@@ -147,7 +155,10 @@ class ShardWork:
                 event_times_us=self._of_stream(intake.event_times_us),
                 merged_rows=state.metrics.merged_rows + (0 if merged is None else merged.file.rows),
                 stall_ms=state.metrics.stall_ms,
-                counters=(*((name, context.counters[name]) for name in operator.counters), *intake.counters),
+                counters=(
+                    *((name, context.counters[name]) for name in counters),
+                    *intake.counters,
+                ),
                 files_merged=merged,
                 table_rows=finished.table_rows(state.metrics) if self.is_last else 0,
             )
@@ -184,12 +195,12 @@ class ShardWork:
         context: EpochContext,
         intake: Intake,
         batches: Iterable[pa.RecordBatch],
+        partial: PartialAggregate | None,
     ) -> tuple[list[int], list[int], list[int]]:
         """Process the rows.
 
         Returns how many each shard had from sources, how many from earlier steps, and how many of each input were late.
         """
-        partial = operator if isinstance(operator, PartialAggregate) else None
         schemas = [partial.schema] if partial else [source.schema for source in operator.pipeline.inputs]
         kept = {spec.name for spec in operator.pipeline.tables if is_late_table(spec.name)}
         rows_in, from_steps = np.zeros((2, len(context.shards)), dtype=np.int64)
@@ -208,7 +219,7 @@ class ShardWork:
                 else:  # the stream counts the rows that come from outside
                     intake.see(number, rows)
                     rows_in += by_shard
-                late = operator.on_rows(number, hashes, rows, state, contexts[number])
+                late = (partial or operator).on_rows(number, hashes, rows, state, contexts[number])
                 late_rows[number] += len(late)
                 time = self.event_times[number]
                 if len(late) and time is not None and late_table(number) in kept:

@@ -7,7 +7,7 @@ import pytest
 
 from dagster_ckpt.delivery.delivery_rows import DeliveryRows
 from dagster_ckpt.delivery.destination import DeliveredTable, DestinationUnavailableError, Transaction
-from dagster_ckpt.operators.renamed import Renamed
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
@@ -34,7 +34,7 @@ def delivering(tmp_path: Path) -> Delivering:
 
 def _rename(delivering: Delivering, names: dict[str, str]) -> None:
     delivering.stream.close()
-    delivering.stream.operator = Renamed.build(aggregate(), names)
+    delivering.stream.operator = OperatorStep.of(aggregate()).with_names(names)
     delivering.stream.open()
 
 

@@ -10,7 +10,7 @@ from dagster_ckpt.delivery import delivery_rows
 from dagster_ckpt.delivery.destination import DeliveryMode
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.operators import AppendOnly, RunningAggregate, agg
-from dagster_ckpt.operators.one_group import OneGroup
+from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
@@ -55,7 +55,7 @@ def test_a_table_of_one_row_is_delivered(tmp_path: Path) -> None:
     def build(keys: tuple[str, ...], source: InputSpec) -> RunningAggregate:
         return RunningAggregate.build(keys, {"flights": agg.count()}, source)
 
-    delivering = Delivering(tmp_path, OneGroup.build(InputSpec((SOURCE,), DEPARTURES), build))
+    delivering = Delivering(tmp_path, OperatorStep.of(one_group(InputSpec((SOURCE,), DEPARTURES), build)))
     delivering.deliver()
     for flights in (1, 2, 3):
         delivering.stream.commit(departures({None: [1.0]}))

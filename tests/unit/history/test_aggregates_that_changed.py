@@ -11,10 +11,11 @@ from dagster_ckpt.errors import FencedError, IncompatibleStateError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.history.swap import swap
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
-from dagster_ckpt.operators import AppendOnly, Operator, RunningAggregate, agg
+from dagster_ckpt.operators import AppendOnly, RunningAggregate, agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregates.since import SINCE
 from dagster_ckpt.operators.begun import begun
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after, beginnings, next_beginning
@@ -34,11 +35,11 @@ def url(tmp_path: Path) -> str:
     return tmp_path.as_uri()
 
 
-def of(schema: pa.Schema = DEPARTURES, **aggregates: Aggregation) -> Operator:
-    return RunningAggregate.build(("carrier",), aggregates, InputSpec((SOURCE,), schema))
+def of(schema: pa.Schema = DEPARTURES, **aggregates: Aggregation) -> OperatorStep:
+    return OperatorStep.of(RunningAggregate.build(("carrier",), aggregates, InputSpec((SOURCE,), schema)))
 
 
-def changed(stream: MadeStream, operator: Operator, from_epoch: int | None = None) -> None:
+def changed(stream: MadeStream, operator: OperatorStep, from_epoch: int | None = None) -> None:
     """Open the stream with another operator, as a run does."""
     chain = ManifestChain(stream.writer.store, SystemClock())
     newest = chain.newest()
@@ -51,7 +52,7 @@ def changed(stream: MadeStream, operator: Operator, from_epoch: int | None = Non
     stream.open(from_epoch)
 
 
-def rebuilt(stream: MadeStream, operator: Operator, *rows: Delays) -> None:
+def rebuilt(stream: MadeStream, operator: OperatorStep, *rows: Delays) -> None:
     """Let a stream with these rows take the place of this one, which has read as many files."""
     resolved = begun(operator, None, (), 0)
     beside = MadeStream(stream.url, f"{NAME}/~rebuild-1", resolved)
@@ -234,7 +235,7 @@ def test_another_run_that_has_gone_on_meanwhile_is_not_forgotten(url: str) -> No
     ],
 )
 def test_a_column_gets_a_wider_type(narrow: pa.DataType, wide: pa.DataType, values: list[float], url: str) -> None:
-    def reading(type_: pa.DataType) -> Operator:
+    def reading(type_: pa.DataType) -> OperatorStep:
         aggregates = {"total": agg.sum(DELAY), "worst": agg.max(DELAY), "last": agg.last(DELAY, by=DELAY)}
         return of(pa.schema([("carrier", pa.string()), (DELAY, type_)]), **aggregates)
 
@@ -258,11 +259,11 @@ def delays(type_: pa.DataType, rows: dict[str, list[int | None]]) -> pa.Table:
     return pa.table({"carrier": [c for c, _ in pairs], DELAY: pa.array([value for _, value in pairs], type_)})
 
 
-def over(type_: pa.DataType, **aggregates: Aggregation) -> Operator:
+def over(type_: pa.DataType, **aggregates: Aggregation) -> OperatorStep:
     return of(pa.schema([("carrier", pa.string()), (DELAY, type_)]), **aggregates)
 
 
-def sketched(type_: pa.DataType) -> Operator:
+def sketched(type_: pa.DataType) -> OperatorStep:
     return over(type_, about=agg.approx_count_distinct(DELAY))
 
 
@@ -392,8 +393,9 @@ CHANGES = pa.schema(
 
 @pytest.mark.parametrize("first", [agg.bit_or("x"), agg.median("x")])
 def test_bits_over_rows_that_go_have_tables_beside_and_stay_in_their_order(url: str, first: Aggregation) -> None:
-    def updating(**aggregates: Aggregation) -> Operator:
-        return RunningAggregate.build(("carrier",), aggregates, InputSpec((SOURCE,), CHANGES), updating=True)
+    def updating(**aggregates: Aggregation) -> OperatorStep:
+        source = InputSpec((SOURCE,), CHANGES)
+        return OperatorStep.of(RunningAggregate.build(("carrier",), aggregates, source, updating=True))
 
     stream = MadeStream(url, NAME, updating(first=first, all=agg.bit_and("y")))
     stream.commit(pa.Table.from_pylist([{"carrier": "UA", "x": 10, "y": 3, CHANGE_TYPE: "insert"}], CHANGES))

@@ -11,9 +11,8 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.history.swap import swap
 from dagster_ckpt.operators import Operator, RunningAggregate, agg
-from dagster_ckpt.operators.one_group import OneGroup
-from dagster_ckpt.operators.renamed import Renamed
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
+from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.object_names import folder_of
@@ -37,17 +36,19 @@ def of_carriers(**aggregates: agg.Aggregation) -> Operator:
 
 
 def as_airlines(**aggregates: agg.Aggregation) -> Operator:
-    return Renamed.build(of_carriers(**aggregates), {"airline": "carrier", **{name: name for name in aggregates}})
+    return OperatorStep.of(of_carriers(**aggregates)).with_names(
+        {"airline": "carrier", **{name: name for name in aggregates}}
+    )
 
 
 def of_all(**aggregates: agg.Aggregation) -> Operator:
     source = InputSpec((SOURCE,), DEPARTURES)
-    return OneGroup.build(source, lambda keys, spec: RunningAggregate.build(keys, aggregates, spec))
+    return OperatorStep.of(one_group(source, lambda keys, spec: RunningAggregate.build(keys, aggregates, spec)))
 
 
 def as_they_are(condition: str) -> Operator:
     """Rows that nothing identifies: each as often as it came."""
-    return Mirror.build(("carrier",), InputSpec((SOURCE,), CHANGES), condition, counted=True)
+    return Materializer.build(("carrier",), InputSpec((SOURCE,), CHANGES), condition, counted=True)
 
 
 def came(rows: dict[str | None, list[float]]) -> pa.Table:
@@ -132,7 +133,7 @@ def test_a_table_of_one_row(tmp_path: Path, shares: int) -> None:
 def test_the_difference_is_shown_under_names_that_columns_have_got_since(tmp_path: Path) -> None:
     def of_delays(**names: str) -> Operator:
         both = of_carriers(least=agg.min("dep_delay"), most=agg.max("dep_delay"))
-        return Renamed.build(both, {"airline": "carrier", **names})
+        return OperatorStep.of(both).with_names({"airline": "carrier", **names})
 
     rows = departures({"UA": [1.0, 5.0]})
     world = World(tmp_path, (as_airlines(flights=agg.count()), of_delays(a="least", b="most")), (rows, rows))

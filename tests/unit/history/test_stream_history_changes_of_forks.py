@@ -9,7 +9,7 @@ import pytest
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.operators import Operator
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.storage.operations.collector import Collector
@@ -19,8 +19,8 @@ from tests.unit.state.epochs import EAGER
 CHANGED = DEPARTURES.append(pa.field(CHANGE_TYPE, pa.string(), nullable=False))
 
 
-def mirror() -> Mirror:
-    return Mirror.build(("carrier",), InputSpec((SOURCE,), CHANGED))
+def mirror() -> Materializer:
+    return Materializer.build(("carrier",), InputSpec((SOURCE,), CHANGED))
 
 
 def changes(kind: str, *carriers: str) -> pa.Table:

@@ -11,8 +11,7 @@ from dagster_ckpt.delivery.delivery_rows import delivered_table
 from dagster_ckpt.delivery.destination import DeliveryMode
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins import RegularJoin
-from dagster_ckpt.operators.registry import as_last_step
-from dagster_ckpt.operators.rows.kept_table import KeptTable
+from dagster_ckpt.operators.step import OperatorStep
 from tests.unit.operators.changing_streams import Row, bag_of, sum_of
 from tests.worlds.task_stream import TaskStream, input_of
 
@@ -23,7 +22,7 @@ RIGHT = StructType([StructField("m", LongType()), StructField("y", StringType())
 
 def stream(folder: Path, how: str, row_keys: Any = (None, None)) -> TaskStream:
     join = RegularJoin.build([input_of(LEFT), input_of(RIGHT)], (("k",), ("m",)), how, row_keys)
-    return TaskStream(folder, as_last_step(join), [LEFT, RIGHT], (None, None))
+    return TaskStream(folder, OperatorStep.of(join).with_table(), [LEFT, RIGHT], (None, None))
 
 
 def left(k: int | None, x: int, kind: str = "insert") -> tuple[int, list[Row]]:
@@ -81,7 +80,7 @@ def test_a_table_of_rows_that_may_be_equal_has_no_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["inner", "left", "right"])
 def test_a_row_is_found_by_the_keys_of_both_inputs(how: str, tmp_path: Path) -> None:
     one = stream(tmp_path, how, (("x",), ("y",)))
-    assert isinstance(one.operator, KeptTable)
+    assert isinstance(one.operator, OperatorStep)
     key = delivered_table("s", one.operator.pipeline, DeliveryMode.UPSERT).key
     assert key == (("k", "m", "x", "y") if how == "right" else ("k", "x", "y"))
     one.epoch(left(1, 5), left(3, 6), right(1, "a"), right(1, "b"), right(2, "c"), right(None, "d"))

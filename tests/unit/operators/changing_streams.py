@@ -19,7 +19,9 @@ from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext, Operator, from_pipeline
 from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
@@ -73,9 +75,11 @@ def again(operator: Operator) -> Operator:
     """The operator of a process that knows the manifest alone."""
     parameters = json.loads(json.dumps(operator.pipeline.parameters))
     rebuilt = from_pipeline(replace(operator.pipeline, parameters=parameters))
-    assert type(rebuilt) is type(operator)
-    assert rebuilt.pipeline == operator.pipeline
-    return rebuilt
+    assert not isinstance(rebuilt, AppendOnly)
+    found = rebuilt if isinstance(operator, OperatorStep) else rebuilt.operator
+    assert type(found) is type(operator)
+    assert found.pipeline == operator.pipeline
+    return found
 
 
 @dataclass

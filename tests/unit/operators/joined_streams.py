@@ -16,6 +16,7 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT
+from dagster_ckpt.operators.registry import counters_of
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
@@ -195,7 +196,7 @@ class Joined:
                 results += rows_of(out)
                 self.pieces += 1
                 _relieve(state)
-        self.counters = {name: context.counters[name] for name in operator.counters}
+        self.counters = {name: context.counters[name] for name in counters_of(operator.pipeline)}
         return sorted(results, key=repr)
 
     def _take_in(self, number: int, rows: Sequence[Row], state: State, context: EpochContext) -> None:

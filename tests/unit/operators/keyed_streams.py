@@ -16,9 +16,10 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.registry import counters_of
 from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
@@ -34,7 +35,7 @@ from tests.unit.operators.dict_state import DictState
 from tests.worlds.event_times import is_out_of_range
 
 Row = dict[str, Any]
-Keyed = RunningAggregate | ChangesFrom | Deduplicate | Mirror | WindowAggregate | SessionAggregate | WindowOfTable
+Keyed = RunningAggregate | ChangesFrom | Deduplicate | Materializer | WindowAggregate | SessionAggregate | WindowOfTable
 TIME = pa.timestamp("us", "UTC")
 SHARDS = (Shard(0), Shard(1))
 STORES = count()
@@ -211,7 +212,7 @@ class Stream:
         context = EpochContext(Epoch(self.number), (Shard(0),), 1, self.watermark_us, memory_bytes=1 << 20)
         worked = self.world.work(operator, context, batches, self.distinct)
         self.late += worked.late
-        self.counters = {name: worked.counters[name] for name in operator.counters}
+        self.counters = {name: worked.counters[name] for name in counters_of(operator.pipeline)}
         self._move(batches)
         if operator.pipeline.appends:
             assert {row.pop("_change_type") for row in worked.changes} <= {"insert"}

@@ -11,16 +11,14 @@ from dagster_ckpt.operators import AppendOnly, agg, over, process
 from dagster_ckpt.operators.column_lineage import Work, columns_of_sources, columns_read
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
-from dagster_ckpt.operators.one_group import OneGroup
-from dagster_ckpt.operators.registry import as_last_step
-from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.sets.set_operation import Kind, SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
+from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
@@ -60,20 +58,20 @@ def test_rows_that_pass_whole_keep_their_columns() -> None:
     assert columns_read(AppendOnly.build(SOURCE).pipeline) == whole
     assert columns_read(Deduplicate.build(("k",), SOURCE, "first", "at", None).pipeline) == whole
     changes = InputSpec((), ROWS.append(pa.field("_change_type", pa.string())))
-    assert columns_read(Mirror.build(("k",), changes, None).pipeline) == whole
+    assert columns_read(Materializer.build(("k",), changes, None).pipeline) == whole
 
 
 def test_a_rank_is_made_from_the_columns_that_order_the_rows() -> None:
     whole = {name: [(0, name)] for name in ROWS.names}
     ranked = Top.build(("k",), SOURCE, Best(3, ["v desc", "at asc"], "rank", "place"))
-    assert columns_read(as_last_step(ranked).pipeline) == {**whole, "place": [(0, "v"), (0, "at")]}
+    assert columns_read(OperatorStep.of(ranked).with_table().pipeline) == {**whole, "place": [(0, "v"), (0, "at")]}
     assert columns_read(Top.build(("k",), SOURCE, Best(3, "v desc")).pipeline) == whole
 
 
 def test_a_function_over_a_partition_is_made_from_its_column_and_a_rank_from_the_order() -> None:
     whole = {name: [(0, name)] for name in ROWS.names}
     functions = {"before": over.lag("at"), "place": over.rank(), "rows": over.count()}
-    operator = as_last_step(OverPartition.build(("k",), SOURCE, "v desc", functions))
+    operator = OperatorStep.of(OverPartition.build(("k",), SOURCE, "v desc", functions)).with_table()
     wanted = {**whole, "before": [(0, "at")], "place": [(0, "v")], "rows": []}
     assert columns_read(operator.pipeline) == wanted
 
@@ -83,7 +81,7 @@ def test_rows_of_a_union_or_an_intersection_are_of_both_inputs() -> None:
     left = {name: [(0, name)] for name in ROWS.names}
     assert columns_read(UnionAll.build([SOURCE, SOURCE]).pipeline) == both
     for kind in Kind:
-        operator = as_last_step(SetOperation.build([SOURCE, SOURCE], kind))
+        operator = OperatorStep.of(SetOperation.build([SOURCE, SOURCE], kind)).with_table()
         assert columns_read(operator.pipeline) == (both if kind.is_of_both else left)
 
 
@@ -106,10 +104,12 @@ def test_only_the_users_code_knows_what_a_process_function_reads() -> None:
 
 def test_functions_over_all_rows_are_made_from_their_columns_too() -> None:
     functions = {"before": over.lag("at"), "place": over.rank()}
-    operator = OneGroup.build(SOURCE, lambda keys, rows: OverPartition.build(keys, rows, "v desc", functions))
+    operator = OperatorStep.of(
+        one_group(SOURCE, lambda keys, rows: OverPartition.build(keys, rows, "v desc", functions))
+    )
     wanted = {**{name: [(0, name)] for name in ROWS.names}, "before": [(0, "at")], "place": [(0, "v")]}
     assert columns_read(operator.pipeline) == wanted
-    assert columns_read(as_last_step(operator).pipeline) == wanted
+    assert columns_read(operator.with_table().pipeline) == wanted
 
 
 def steps(*pipelines: Pipeline) -> Pipeline:
@@ -123,7 +123,7 @@ def totals_joined_with_rows() -> Pipeline:
     renamed = pa.schema([("k", pa.string()), ("twice", pa.int64()), ("made", pa.int64()), ("n", pa.int64())])
     right = InputSpec((), pa.schema([("k", pa.string()), ("v", pa.int64())]))
     joined = RegularJoin.build([InputSpec((), renamed, step=0), right], [("k",), ("k",)], "inner")
-    return steps(totals, as_last_step(joined).pipeline)
+    return steps(totals, OperatorStep.of(joined).with_table().pipeline)
 
 
 def test_columns_are_followed_through_the_steps_and_what_spark_does_between_them() -> None:
@@ -140,7 +140,7 @@ def test_columns_are_followed_through_the_steps_and_what_spark_does_between_them
 def test_a_step_may_know_a_column_by_an_older_name_than_the_work_before_it() -> None:
     counted = build(ROWS, ("k",), n=agg.count()).pipeline
     newest = Deduplicate.build(("k",), InputSpec((), counted.output, step=0))
-    renamed = Renamed.build(newest, {"key": "k", "n": "n"}).pipeline
+    renamed = OperatorStep.of(newest).with_names({"key": "k", "n": "n"}).pipeline
     assert columns_of_sources(steps(counted, renamed), [[None], [{"key": ("k",), "n": ("n",)}]]) == {
         "key": ((0, "k"),),
         "n": (),

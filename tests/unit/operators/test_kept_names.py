@@ -32,7 +32,7 @@ def test_nothing_of_an_operator_has_a_name_of_the_code(name: str) -> None:
     pipeline = OF_TASKS[name].own
     operator = with_own_names(from_pipeline(pipeline), OWN, None)
     assert operator is not None
-    inner = operator.inner.pipeline
+    inner = operator.pipeline.own
     names = {text for table in inner.tables for text in (*table.keys, *table.schema.names)}
     names |= {*inner.keys, *inner.output.names, *(column for each in inner.inputs for column in each.schema.names)}
     names |= {text for key, value in inner.parameters.items() if key != "where" for text in texts(value)}
@@ -46,10 +46,10 @@ def test_with_both_names_it_has_the_state_that_it_had(name: str) -> None:
     """What an old release of the code has made, under its names, goes on under the new ones."""
     was = with_own_names(from_pipeline(OF_TASKS[name].own), OWN, None)
     assert was is not None
-    now = with_own_names(was.inner, CODE, None)
+    now = with_own_names(replace(was, pipeline=was.pipeline.own), CODE, None)
     assert now is not None
     assert breaking_changes(OF_TASKS[name].own, now.pipeline) == ()
-    assert without_names(now.inner.pipeline) == from_pipeline(OF_TASKS[name].own).pipeline
+    assert without_names(now.pipeline.own) == from_pipeline(OF_TASKS[name].own).pipeline
     assert from_pipeline(now.pipeline).pipeline == now.pipeline, "it is rebuilt from its fingerprint"
 
 

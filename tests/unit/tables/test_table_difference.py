@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.operators import RunningAggregate, agg
-from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.shared.net_changes import difference_of_equal_rows
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key
@@ -67,9 +67,9 @@ def test_tables_that_place_their_rows_otherwise_are_compared_as_a_whole() -> Non
     least = RunningAggregate.build(("carrier", "day"), {"n": agg.min("n")}, InputSpec((), rows))
     best = Best(1000, "n desc")
     # The same key, but its rows are placed by the carrier first.
-    top = KeptTable.build(
+    top = OperatorStep.of(
         Top.build(("carrier",), InputSpec((), changes), best, input_key=("carrier", "day"), updating=True)
-    )
+    ).with_table()
     statistics = replace(a_manifest().statistics, state_rows=4 * ROWS_AT_ONCE)
     of_total, of_least, of_top = (
         a_manifest(pipeline=each.pipeline, statistics=statistics) for each in (total, least, top)

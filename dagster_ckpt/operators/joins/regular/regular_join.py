@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, stack, take
 from dagster_ckpt.lsm.table import Hashes, State
@@ -25,7 +24,7 @@ from dagster_ckpt.operators.joins.regular.weighted_rows import (
     repeated,
     united,
 )
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import updating_checks
@@ -48,7 +47,7 @@ _KEY_BYTES = 1 << 12
 
 
 @dataclass(frozen=True)
-class RegularJoin(WithoutTable):
+class RegularJoin(Operator):
     """The join of both inputs as they are: what an epoch adds to them and takes away changes the output.
 
     Null equals nothing. An unmatched row, if the join type keeps it, is in the output until it has a partner, and again
@@ -74,7 +73,7 @@ class RegularJoin(WithoutTable):
 
         An input with `_change_type` changes. `inputs` have all columns, `pipeline.inputs` those that `on_rows` reads.
         `row_keys` identify the rows of an input that changes, where they can be (`updating_checks.row_key`). `wheres`
-        are the texts of the conditions that selected its rows: part of the fingerprint, as with `Mirror`.
+        are the texts of the conditions that selected its rows, for the fingerprint.
         """
         type_ = join_checks.join_type(how)
         join_checks.check_keys(inputs, keys)
@@ -135,25 +134,10 @@ class RegularJoin(WithoutTable):
         return cls(pipeline, how, sides, counts, output)
 
     @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return (None, None)
-
-    @property
-    def horizon_us(self) -> int | None:
-        return None
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return COUNTERS
-
-    def shard_keys(self, rows: pa.Table) -> pa.Table:
-        columns = []
-        for mine, theirs in zip(*(side.keys for side in self.sides), strict=True):
-            column = flat(rows.column(mine))
-            if self.how.keeps_unmatched(RIGHT) and mine != theirs:  # the left's is null in unmatched rows of the right
-                column = pc.coalesce(column, flat(rows.column(theirs)))
-            columns.append(column)
-        return pa.table(columns, names=list(self.sides[LEFT].keys))
+    def shard_keys(self) -> Sequence[Sequence[str]]:
+        # The left's is null in unmatched rows of the right.
+        of = self.sides if self.how.keeps_unmatched(RIGHT) else self.sides[:1]
+        return [tuple(dict.fromkeys(names)) for names in zip(*(side.keys for side in of), strict=True)]
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         side = self.sides[number]

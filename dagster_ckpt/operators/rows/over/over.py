@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, take, taken
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
 from dagster_ckpt.operators.over import Function, Over
 from dagster_ckpt.operators.rows.over import over_checks
 from dagster_ckpt.operators.rows.over.elements import ROWS, Elements
@@ -39,7 +39,7 @@ _ROOM_BYTES = 1 << 11
 
 
 @dataclass(frozen=True)
-class OverPartition(WithoutTable):
+class OverPartition(Operator):
     """The rows of an input with the values of functions over each one's partition, as rows that come and go.
 
     Rows that are equal in the order columns are ordered by all columns (`row_order`), so the result does not depend on
@@ -115,18 +115,6 @@ class OverPartition(WithoutTable):
             updating=options.get(updating_checks.UPDATING, False),
             where=options.get(updating_checks.WHERE),
         )
-
-    @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return (None,)
-
-    @property
-    def horizon_us(self) -> int | None:
-        return None
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return ()
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         self.arrived.add(ZSet.of_changes(hashes, rows, self.arrived.spec.keys), state, context)

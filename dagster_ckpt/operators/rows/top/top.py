@@ -11,7 +11,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, mask_of
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.lsm.value_hashes import is_hashable, value_hashes
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, WithoutTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
 from dagster_ckpt.operators.rows.deduplicate import Keep
 from dagster_ckpt.operators.rows.top.row_places import RANKED, RowPlaces
 from dagster_ckpt.operators.rows.top.row_ranks import RowRanks, value_names
@@ -76,7 +76,7 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Top(WithoutTable):
+class Top(Operator):
     """The rows of each key whose place in an order is at most `Best.n`, as rows that come and go.
 
     `Best.ties`: the place is ROW_NUMBER, RANK or DENSE_RANK. By ROW_NUMBER, rows that are equal in the order columns
@@ -148,18 +148,6 @@ class Top(WithoutTable):
             updating=options.get(updating_checks.UPDATING, False),
             where=options.get(updating_checks.WHERE),
         )
-
-    @property
-    def event_times(self) -> tuple[str | None, ...]:
-        return (None,)
-
-    @property
-    def horizon_us(self) -> int | None:
-        return None
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return ()
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         delta = ZSet.of_changes(hashes, rows, self._columns)

@@ -57,7 +57,7 @@ def check_step(step: str, keys: tuple[str, ...], upstream_key: tuple[str, ...] |
     """The step, given by its method's name, can follow an updating upstream. Raises `InvalidPipelineError`.
 
     `keys` are those of the step, `upstream_key` identifies the upstream's rows (`row_key`) or is None. A stream
-    without a step, or with a condition alone, is a `Mirror`. `RunningAggregate.build(updating=True)` checks the
+    without a step, or with a condition alone, is a `Materializer`. `RunningAggregate.build(updating=True)` checks the
     aggregates.
     """
     if step in _TAKE_BACK:

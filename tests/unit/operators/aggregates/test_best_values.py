@@ -6,7 +6,7 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
-from dagster_ckpt.operators.one_group import OneGroup
+from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.dict_state import DictState
 from tests.unit.operators.keyed_streams import DictWorld, Row, Stream, replayed
@@ -87,9 +87,11 @@ def test_retracting_a_value_that_was_never_added_is_an_error() -> None:
 
 def test_a_step_without_keys_has_the_first_value_of_all() -> None:
     schema = pa.schema([SCHEMA.field("v"), KIND])
-    operator = OneGroup.build(
-        InputSpec((), schema),
-        lambda keys, source: RunningAggregate.build(keys, {"least": agg.min("v")}, source, updating=True),
+    operator = OperatorStep.of(
+        one_group(
+            InputSpec((), schema),
+            lambda keys, source: RunningAggregate.build(keys, {"least": agg.min("v")}, source, updating=True),
+        )
     )
     state = DictState.of(operator.pipeline)
     for kind, wanted in (("+", [("insert", 4)]), ("-", [("delete", 4)])):

@@ -9,7 +9,6 @@ import pyarrow as pa
 from dagster_ckpt.operators import AppendOnly, RunningAggregate, agg, over
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
-from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.process import (
     KeyedState,
     ListState,
@@ -18,11 +17,9 @@ from dagster_ckpt.operators.process import (
     ProcessOperator,
     ValueState,
 )
-from dagster_ckpt.operators.registry import as_last_step
-from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.sets.distinct import Distinct
@@ -30,6 +27,7 @@ from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.late_rows import DROP, KEEP
 from dagster_ckpt.operators.shared.window_kinds import Hopping, Session, Tumbling
+from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
@@ -74,8 +72,8 @@ def _windowed(*, early: bool, updating: bool = True) -> Pipeline:
 
 def _of_all(updating: bool) -> Pipeline:
     source = CHANGES if updating else APPENDS
-    return OneGroup.build(
-        source, lambda keys, spec: RunningAggregate.build(keys, TOTALS, spec, updating=updating)
+    return OperatorStep.of(
+        one_group(source, lambda keys, spec: RunningAggregate.build(keys, TOTALS, spec, updating=updating))
     ).pipeline
 
 
@@ -97,10 +95,9 @@ def pipelines() -> Mapping[str, Pipeline]:
         "aggregate that expires": RunningAggregate.build(K, VALUES, APPENDS, "at", HOUR, KEEP).pipeline,
         "aggregate of all": _of_all(updating=False),
         "aggregate of all changes": _of_all(updating=True),
-        "renamed": Renamed.build(
-            RunningAggregate.build(K, TOTALS, replace(APPENDS, work="WHERE (v > 0)")),
-            {"key": "k", "rows": "n", "sum": "total"},
-        ).pipeline,
+        "renamed": OperatorStep.of(RunningAggregate.build(K, TOTALS, replace(APPENDS, work="WHERE (v > 0)")))
+        .with_names({"key": "k", "rows": "n", "sum": "total"})
+        .pipeline,
         "window": WindowAggregate.build(K, TOTALS, APPENDS, "at", hour, late=KEEP).pipeline,
         "early window": WindowAggregate.build(K, VALUES, APPENDS, "at", hour, True).pipeline,
         "session": SessionAggregate.build(K, TOTALS, APPENDS, "at", Session(HOUR)).pipeline,
@@ -116,26 +113,28 @@ def pipelines() -> Mapping[str, Pipeline]:
         "window join": WindowedJoin.build(SIDES, ON_K, TIMES, Hopping(HOUR, HOUR // 2), "left").pipeline,
         "instant join": WindowedJoin.build(SIDES, ON_K, TIMES, None).pipeline,
         "join": join(SIDES, ON_K).pipeline,
-        "join of changes": as_last_step(join(CHANGING_SIDES, ON_K, "full")).pipeline,
+        "join of changes": OperatorStep.of(join(CHANGING_SIDES, ON_K, "full")).with_table().pipeline,
         "join with a changing side": join((SIDES[0], CHANGING_SIDES[1]), ON_K, "left").pipeline,
         "semi join": join(SIDES, ON_K, "semi").pipeline,
         "anti join of changes": join(CHANGING_SIDES, ON_K, "anti", wheres=(None, "w > 0")).pipeline,
-        "mirror": Mirror.build(K, CHANGES, "v > 0").pipeline,
-        "counted mirror": Mirror.build(K, CHANGES, counted=True).pipeline,
+        "mirror": Materializer.build(K, CHANGES, "v > 0").pipeline,
+        "counted mirror": Materializer.build(K, CHANGES, counted=True).pipeline,
         "first rows": Deduplicate.build(K, APPENDS, "first", "at").pipeline,
         "first rows that expire": Deduplicate.build(K, APPENDS, "first", "at", HOUR).pipeline,
         "newest rows": Deduplicate.build(K, APPENDS, "last", "at").pipeline,
         "newest rows that expire": Deduplicate.build(K, APPENDS, "last", "at", HOUR).pipeline,
         "changes from": ChangesFrom.build(K, KINDS, ("k", "v"), ("v",)).pipeline,
         "changes from, deletes expire": ChangesFrom.build(K, KINDS, ("k", "v"), ("v",), (), "at", HOUR).pipeline,
-        "top": as_last_step(Top.build(K, APPENDS, Best(3, "v desc"))).pipeline,
-        "top of all": as_last_step(
-            OneGroup.build(APPENDS, lambda keys, spec: Top.build(keys, spec, Best(3, "v desc")))
-        ).pipeline,
+        "top": OperatorStep.of(Top.build(K, APPENDS, Best(3, "v desc"))).with_table().pipeline,
+        "top of all": OperatorStep.of(one_group(APPENDS, lambda keys, spec: Top.build(keys, spec, Best(3, "v desc"))))
+        .with_table()
+        .pipeline,
         "top of changes": Top.build(K, CHANGES, Best(3, "v desc"), updating=True).pipeline,
         "ranks": Top.build(K, APPENDS, ranks).pipeline,
         "ranks of changes": Top.build(K, CHANGES, ranks, updating=True).pipeline,
-        "over": as_last_step(OverPartition.build(K, APPENDS, "v asc", {"before": over.lag("v")})).pipeline,
+        "over": OperatorStep.of(OverPartition.build(K, APPENDS, "v asc", {"before": over.lag("v")}))
+        .with_table()
+        .pipeline,
         "running over": OverPartition.build(
             K, CHANGES, "v asc", {"total": over.sum("v", rows=(None, 0))}, updating=True
         ).pipeline,

@@ -11,8 +11,9 @@ from dagster_ckpt.operators import RunningAggregate
 from dagster_ckpt.operators.aggregates.registry import FUNCTIONS
 from dagster_ckpt.operators.explained.explanation import ExplainedInput, ExplainedStep, explained
 from dagster_ckpt.operators.explained.kept import Bound
-from dagster_ckpt.operators.registry import NAMES, as_last_step
+from dagster_ckpt.operators.registry import NAMES
 from dagster_ckpt.operators.sets.union_all import UnionAll
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.explained.explained_pipelines import APPENDS, CHANGES, HOUR, K, pipelines
@@ -196,7 +197,7 @@ def test_what_a_group_keeps_has_words_for_every_function(name: str) -> None:
 
 def test_the_table_of_a_last_step_grows_as_the_inputs_do() -> None:
     for inputs, bound in (([APPENDS, CHANGES], Bound.ROWS), ([CHANGES, CHANGES], Bound.INPUT)):
-        [step] = explained(as_last_step(UnionAll.build(inputs)).pipeline).steps
+        [step] = explained(OperatorStep.of(UnionAll.build(inputs)).with_table().pipeline).steps
         assert [(each.table, each.limit.bound) for each in step.lasting] == [("table", bound)]
 
 

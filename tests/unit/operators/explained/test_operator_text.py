@@ -4,12 +4,12 @@ import pytest
 from dagster_ckpt.operators import RunningAggregate, agg, over
 from dagster_ckpt.operators.explained.operator_text import operator_line
 from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
-from dagster_ckpt.operators.renamed import Renamed
 from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.rows.over.over import OverPartition
 from dagster_ckpt.operators.shared.window_kinds import Hopping, Session
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
@@ -47,14 +47,14 @@ AGGREGATES = {"flights": agg.count(), "worst": agg.max("delay")}
             "deduplicate keep=first event_time=hour expire_after=1 h late=drop",
         ),
         (
-            Mirror.build(("origin",), CHANGES, "delay > 15").pipeline,
+            Materializer.build(("origin",), CHANGES, "delay > 15").pipeline,
             "the upstream's table where delay > 15",
         ),
         (
             ChangesFrom.build(("origin",), KINDS, ("origin",), ("delay",), (), "hour", HOUR).pipeline,
             "changes_from sequence=delay time=hour deletes_expire_after=1 h",
         ),
-        (Mirror.build(("origin",), CHANGES, None).pipeline, "the upstream's table as it is"),
+        (Materializer.build(("origin",), CHANGES, None).pipeline, "the upstream's table as it is"),
         (
             OverPartition.build(
                 ("origin",), FLIGHTS, "hour asc", {"before": over.lag("delay"), "n": over.count()}
@@ -68,10 +68,9 @@ AGGREGATES = {"flights": agg.count(), "worst": agg.max("delay")}
             "aggregate last=last(delay, hour, hour), r=corr(delay, delay)",
         ),
         (
-            Renamed.build(
-                RunningAggregate.build(("origin",), AGGREGATES, FLIGHTS),
-                {"airport": "origin", "n": "flights", "longest": "worst"},
-            ).pipeline,
+            OperatorStep.of(RunningAggregate.build(("origin",), AGGREGATES, FLIGHTS))
+            .with_names({"airport": "origin", "n": "flights", "longest": "worst"})
+            .pipeline,
             "aggregate n=count(), longest=max(delay)",
         ),
     ],

@@ -19,6 +19,7 @@ from dagster_ckpt.operators.process import (
     StateKind,
     ValueState,
 )
+from dagster_ckpt.operators.registry import counters_of
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, SortKind
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from tests.unit.operators.process_streams import SCHEMA, TIME, ProcessStream, rows
@@ -307,7 +308,7 @@ def test_the_fingerprint_has_what_the_function_declares_and_not_the_function() -
     ]
     assert (pipeline.appends, logged(operator), operator.event_times) == (True, None, ("at",))
     assert operator.horizon_us == 60_000_000
-    assert operator.counters == COUNTERS
+    assert counters_of(pipeline) == COUNTERS
     again = ProcessOperator.from_pipeline(pipeline, operator.function)
     assert again.pipeline == pipeline
 

@@ -8,11 +8,9 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.operators import over
-from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.over import Over
-from dagster_ckpt.operators.registry import as_last_step
-from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.rows.over.over import OverPartition
+from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.manifest.packing import pack, unpack
 from dagster_ckpt.protocol.manifest.row_key import row_key
@@ -153,7 +151,7 @@ def test_a_total_of_floats_leaves_nothing_behind() -> None:
 
 def test_a_step_without_keys_has_one_partition() -> None:
     build = lambda keys, each: OverPartition.build(keys, each, "at asc", {"n": over.row_number()}, updating=True)  # noqa: E731
-    one = Changing(as_last_step(OneGroup.build(InputSpec((), UPDATING), build)))
+    one = Changing(OperatorStep.of(one_group(InputSpec((), UPDATING), build)).with_table())
     one.epoch(batch(("+", "a", 2, 9), ("+", "b", 1, 8)))
     assert bag_of(one.table()) == bag_of([{"at": 1, "k": "b", "v": 8, "n": 1}, {"at": 2, "k": "a", "v": 9, "n": 2}])
 
@@ -169,8 +167,8 @@ def test_a_step_without_keys_has_one_partition() -> None:
 def test_rows_have_a_key_where_one_is_known(function: Over, input_key: Any, wanted: Any) -> None:
     source = InputSpec((), UPDATING)
     operator = OverPartition.build(("k",), source, "at asc", {"x": function}, input_key=input_key, updating=True)
-    last = as_last_step(operator)
-    assert isinstance(last, KeptTable)
+    last = OperatorStep.of(operator).with_table()
+    assert last.materializer is not None
     assert row_key(operator.pipeline) == row_key(last.pipeline) == wanted
 
 

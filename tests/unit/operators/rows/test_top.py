@@ -5,10 +5,8 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
-from dagster_ckpt.operators.one_group import OneGroup
-from dagster_ckpt.operators.registry import as_last_step
-from dagster_ckpt.operators.rows.kept_table import KeptTable
 from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.unit.operators.changing_streams import TWO_TASKS, Batch, Changing, Row, bag_of, sum_of
@@ -154,8 +152,8 @@ def test_of_an_input_that_only_appends_the_best_rows_are_kept_alone(tasks: Any) 
 
 def test_a_step_without_keys_has_the_best_rows_of_all() -> None:
     source = InputSpec((), UPDATING)
-    operator = OneGroup.build(source, lambda keys, each: Top.build(keys, each, LATEST, updating=True))
-    last = as_last_step(operator)
+    operator = one_group(source, lambda keys, each: Top.build(keys, each, LATEST, updating=True))
+    last = OperatorStep.of(operator).with_table()
     one = Changing(last)
     one.epoch(batch(("+", "a", 1, 9), ("+", "b", 2, 8), ("+", None, 3, 7)))
     one.epoch(batch(("-", "a", 1, 9)))
@@ -176,8 +174,8 @@ def test_a_step_without_keys_has_the_best_rows_of_all() -> None:
 )
 def test_rows_have_a_key_where_one_is_known(best: Best, input_key: Any, wanted: Any) -> None:
     operator = Top.build(("carrier",), InputSpec((), UPDATING), best, input_key=input_key, updating=True)
-    last = as_last_step(operator)
-    assert isinstance(last, KeptTable)
+    last = OperatorStep.of(operator).with_table()
+    assert last.materializer is not None
     assert row_key(operator.pipeline) == row_key(last.pipeline) == wanted
     one = Changing(last)
     one.epoch(batch(("+", "a", 1, 9), ("+", "a", 2, 8), ("+", "a", 3, 7), ("+", "b", 4, 7)))

@@ -6,10 +6,10 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.operators.operator import Operator, logged
-from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.unit.operators.changing_streams import Batch, Changing, again, bag_of
@@ -100,9 +100,12 @@ def test_rows_have_a_key_where_equal_ones_are_there_once() -> None:
     floats = InputSpec((), SCHEMA.append(pa.field("f", pa.float64())).append(KIND))
     assert row_key(Distinct.build(CHANGES).pipeline) == ("k", "n")
     assert row_key(Distinct.build(floats).pipeline) is None, "a float cannot be a key"
-    assert row_key(as_last_step(SetOperation.build([CHANGES, GROWS], "intersect")).pipeline) == ("k", "n")
-    assert row_key(as_last_step(SetOperation.build([CHANGES, GROWS], "intersect_all")).pipeline) is None
-    assert row_key(as_last_step(UnionAll.build([CHANGES, GROWS])).pipeline) is None
+    assert row_key(OperatorStep.of(SetOperation.build([CHANGES, GROWS], "intersect")).with_table().pipeline) == (
+        "k",
+        "n",
+    )
+    assert row_key(OperatorStep.of(SetOperation.build([CHANGES, GROWS], "intersect_all")).with_table().pipeline) is None
+    assert row_key(OperatorStep.of(UnionAll.build([CHANGES, GROWS])).with_table().pipeline) is None
 
 
 def test_conditions_on_the_inputs_are_a_part_of_the_fingerprint() -> None:

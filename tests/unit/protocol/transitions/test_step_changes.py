@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.registry import as_last_step
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.shared.window_kinds import Tumbling
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import (
@@ -243,7 +243,7 @@ def test_a_table_is_there_where_the_operator_logs_one() -> None:
         RunningAggregate.build(("a",), {"rows": agg.count()}, rows),
         Deduplicate.build(("a",), rows, "first"),
     ]
-    built += [as_last_step(each) for each in built]
+    built += [OperatorStep.of(each).with_table() for each in built]
     assert [has_table(each.pipeline) for each in built] == [each.table is not None for each in built]
     assert {each.table is None for each in built} == {True, False}
 

@@ -7,7 +7,7 @@ import pytest
 from dagster_ckpt import agg, over
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.registry import as_last_step
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.runtime.declared.step_parts import StepInput, Upstream
@@ -76,7 +76,7 @@ def built(steps: Any, key: tuple[str, ...] | None) -> Operator:
     ],
 )
 def test_the_first_rows_of_a_table_that_changes_have_the_key_that_follows(steps: Any, key: Any, wanted: Any) -> None:
-    pipeline = as_last_step(built(steps, key)).pipeline
+    pipeline = OperatorStep.of(built(steps, key)).with_table().pipeline
     assert (pipeline.operator, row_key(pipeline)) == ("top", wanted)
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.shared.window_kinds import Tumbling
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Pipeline, SourceIdentity
 from dagster_ckpt.protocol.transitions.later_columns import beginnings
@@ -23,12 +23,13 @@ HOUR, DAY = 3_600_000_000, 86_400_000_000
 COUNTED = {"n": agg.count(since="now")}
 
 
-def window(size: int, **aggregates: Aggregation) -> Operator:
+def window(size: int, **aggregates: Aggregation) -> OperatorStep:
     source = InputSpec((SourceIdentity("parquet", "s"),), ROWS)
-    return WindowAggregate.build(("carrier",), {"rows": agg.count(), **aggregates}, source, "at", Tumbling(size))
+    options: Any = (source, "at", Tumbling(size))
+    return OperatorStep.of(WindowAggregate.build(("carrier",), {"rows": agg.count(), **aggregates}, *options))
 
 
-def of(manifest: Manifest | None, *operators: Operator) -> list[Pipeline]:
+def of(manifest: Manifest | None, *operators: OperatorStep) -> list[Pipeline]:
     """The steps as they begin behind this manifest."""
     stream: Any = SimpleNamespace(steps=[SimpleNamespace(code=None) for _ in operators])
     checked = _with_beginnings(CheckedStream(stream, (), Dataflow(operators)), manifest, manifest)

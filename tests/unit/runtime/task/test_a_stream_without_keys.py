@@ -11,10 +11,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from dagster_ckpt import IncompatibleStateError, InvalidPipelineError, agg
 from dagster_ckpt.operators import RunningAggregate, from_pipeline
 from dagster_ckpt.operators.column_lineage import columns_read
-from dagster_ckpt.operators.one_group import OneGroup
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
+from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.row_key import row_key
@@ -35,7 +35,7 @@ def reading(v: int | None, w: str | None = None, minute: int = 0) -> dict[str, A
 def a_stream(
     folder: Path, build: Callable[..., Operator], columns: StructType = READINGS, time: str | None = None
 ) -> TaskStream:
-    operator = OneGroup.build(input_of(columns), build)
+    operator = OperatorStep.of(one_group(input_of(columns), build))
     assert from_pipeline(operator.pipeline).pipeline == operator.pipeline
     return TaskStream(folder, operator, (columns,), (time,))
 
@@ -136,7 +136,7 @@ def test_rows_of_an_updating_table_are_retracted_until_none_is_left(tmp_path: Pa
 
 
 def test_a_table_of_one_row_is_followed_and_filtered(tmp_path: Path) -> None:
-    stream = a_stream(tmp_path, lambda keys, spec: Mirror.build(keys, spec, "v > 1"), CHANGES)
+    stream = a_stream(tmp_path, lambda keys, spec: Materializer.build(keys, spec, "v > 1"), CHANGES)
     stream.epoch((0, [{"v": 3, "_change_type": "insert"}]))
     stream.epoch((0, [{"v": 3, "_change_type": "update_preimage"}, {"v": 7, "_change_type": "update_postimage"}]))
     assert stream.rows() == [{"v": 7}]
@@ -183,4 +183,4 @@ def test_an_early_window_is_found_by_its_start(tmp_path: Path, kind: Any, window
 def test_a_column_with_the_name_of_the_hidden_key_is_refused() -> None:
     taken = input_of(StructType([StructField("_Group", LongType())]))
     with pytest.raises(InvalidPipelineError, match=r"rename yours\. column=_Group"):
-        OneGroup.build(taken, lambda keys, spec: RunningAggregate.build(keys, {"n": agg.count()}, spec))
+        OperatorStep.of(one_group(taken, lambda keys, spec: RunningAggregate.build(keys, {"n": agg.count()}, spec)))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.registry import as_last_step
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from tests.unit.operators.changing_streams import Bag, Batch, Changing, Row, bag_of, sum_of
 
@@ -78,7 +78,7 @@ class Joined:
     tables: tuple[list[Row], list[Row]] = field(default_factory=lambda: ([], []))
 
     def __post_init__(self) -> None:
-        operator: Operator = as_last_step(self.join) if self.kept else self.join
+        operator: Operator = OperatorStep.of(self.join).with_table() if self.kept else self.join
         self.stream = Changing(operator, self.tasks, self.memory_bytes, piece=self.piece)
 
     def epoch(self, *changes: tuple[int, str, Row], size: int = 100) -> list[Row]:

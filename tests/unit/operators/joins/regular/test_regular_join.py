@@ -7,7 +7,7 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.operators.column_lineage import columns_read
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
-from dagster_ckpt.operators.registry import as_last_step
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.unit.operators.changing_streams import TWO_TASKS, Changing, Row, again, bag_of
@@ -222,7 +222,7 @@ def test_what_identifies_a_row_of_the_join(how: str, row_keys: Any, wanted: tupl
     schemas = (LEFT, pa.schema([("i", pa.int32()), ("k", pa.string()), ("y", pa.int64())]))
     join = regular_join(how, schemas=schemas, row_keys=row_keys)
     assert row_key(join.pipeline) == wanted
-    assert row_key(as_last_step(join).pipeline) == wanted
+    assert row_key(OperatorStep.of(join).with_table().pipeline) == wanted
 
 
 def test_of_a_right_join_the_keys_of_the_right_identify_a_row_too() -> None:
@@ -261,7 +261,7 @@ def test_conditions_on_the_inputs_are_part_of_the_fingerprint() -> None:
 
 
 def test_columns_come_from_both_inputs() -> None:
-    read = columns_read(as_last_step(regular_join("full", schemas=(L, R), keys=ON_K)).pipeline)
+    read = columns_read(OperatorStep.of(regular_join("full", schemas=(L, R), keys=ON_K)).with_table().pipeline)
     assert read == {"k": [(0, "k"), (1, "k")], "x": [(0, "x")], "y": [(1, "y")]}
 
 
@@ -275,7 +275,7 @@ def test_values_of_any_type_are_carried_and_taken_back(how: str) -> None:
         pa.schema([("k", pa.decimal128(30, 2)), ("t", pa.timestamp("us", "UTC")), ("f", pa.float64())]),
     )
     join = regular_join(how, schemas=schemas, keys=ON_K)
-    stream = Changing(as_last_step(join), TWO_TASKS)
+    stream = Changing(OperatorStep.of(join).with_table(), TWO_TASKS)
     nan = float("nan")
     tables = [
         pa.table({"k": [1, 1, None], "n": [{"a": [nan, None]}, None, {"a": []}]}),

@@ -6,7 +6,7 @@ import pytest
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
-from dagster_ckpt.operators.rows.mirror import Mirror
+from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.sets.set_operation import Kind
 from dagster_ckpt.operators.shared.checks.updating_checks import UNBOUNDED_JOIN, check_step
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling
@@ -58,7 +58,7 @@ def test_rows_that_are_one_per_key_need_no_deduplicate(keys: tuple[str, ...]) ->
     [
         (RunningAggregate.build(("k",), COUNT, ROWS).pipeline, ("k",)),
         (Deduplicate.build(("v", "k"), ROWS, "last", "at", 10).pipeline, ("v", "k")),
-        (Mirror.build(("k",), CHANGES).pipeline, ("k",)),
+        (Materializer.build(("k",), CHANGES).pipeline, ("k",)),
         (WindowAggregate.build(("k",), COUNT, ROWS, "at", Tumbling(5), True).pipeline, ("k", "window_start")),
         (SessionAggregate.build(("k",), COUNT, ROWS, "at", Session(5), True).pipeline, ("k", "window_start")),
     ],

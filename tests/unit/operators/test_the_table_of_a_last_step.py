@@ -10,8 +10,9 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, WithoutTable
-from dagster_ckpt.operators.rows.kept_table import KeptTable, is_kept
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator
+from dagster_ckpt.operators.registry import has_kept_table
+from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from tests.unit.operators.changing_streams import TWO_TASKS, Changing, Row, bag_of
@@ -23,14 +24,11 @@ BAG, KEYED = None, ["v"]
 
 
 @dataclass
-class Echo(WithoutTable):
+class Echo(Operator):
     """Yields the changes that come in, a batch at a time."""
 
     pipeline: Pipeline
     held: list[pa.Table] = field(default_factory=list)
-    event_times = (None,)
-    horizon_us = None
-    counters = ()
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         self.held.append(rows)
@@ -42,9 +40,9 @@ class Echo(WithoutTable):
         self.held.clear()
 
 
-def kept(row_key: list[str] | None, output: pa.Schema = OUTPUT, keys: tuple[str, ...] = ("k",)) -> KeptTable:
+def kept(row_key: list[str] | None, output: pa.Schema = OUTPUT, keys: tuple[str, ...] = ("k",)) -> OperatorStep:
     source = InputSpec((), output.append(KIND))
-    return KeptTable.build(Echo(Pipeline("echo", {"row_key": row_key}, (source,), keys, (), output)))
+    return OperatorStep.of(Echo(Pipeline("echo", {"row_key": row_key}, (source,), keys, (), output))).with_table()
 
 
 def stream(row_key: list[str] | None, tasks: Any = (), output: pa.Schema = OUTPUT, **options: Any) -> Changing:
@@ -141,15 +139,15 @@ def test_with_a_row_key_a_row_is_updated_whatever_comes_first(tasks: Any) -> Non
 
 def test_a_table_with_a_row_key_is_keyed_by_it_and_by_what_shards_it() -> None:
     assert kept(KEYED).pipeline.tables[0].keys == ("k", "v")
-    assert row_key(kept(KEYED).pipeline) == row_key(kept(KEYED).inner.pipeline) == ("k", "v")
+    assert row_key(kept(KEYED).pipeline) == row_key(kept(KEYED).operator.pipeline) == ("k", "v")
     assert kept(["k"]).pipeline.tables[0].keys == ("k",)
 
 
 def test_a_table_without_one_has_no_key_but_the_whole_row() -> None:
     assert kept(BAG).pipeline.tables[0].keys == ("v", "k")
-    assert row_key(kept(BAG).pipeline) is row_key(kept(BAG).inner.pipeline) is None
-    assert is_kept(kept(BAG).pipeline)
-    assert not is_kept(kept(BAG).inner.pipeline)
+    assert row_key(kept(BAG).pipeline) is row_key(kept(BAG).operator.pipeline) is None
+    assert has_kept_table(kept(BAG).pipeline)
+    assert not has_kept_table(kept(BAG).operator.pipeline)
 
 
 NESTED = pa.struct([("x", pa.list_(pa.float64())), ("y", pa.map_(pa.string(), pa.int32()))])
