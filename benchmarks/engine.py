@@ -28,7 +28,7 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate, agg
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS
-from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
@@ -78,7 +78,7 @@ class OneTask:
         context = EpochContext(Epoch(version), shards, len(shards), None, self.engine.budget.soft_bytes)
         with (
             stopwatch.part("whole"),
-            open_state(self.store, self.manifest, shards, file, self.engine, logged(self.operator)) as state,
+            open_state(self.store, self.manifest, shards, file, self.engine, change_log_table(self.operator)) as state,
         ):
             with stopwatch.part("compact"):
                 state.compact()

@@ -9,7 +9,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import AppendOnly, EpochContext, Operator
-from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner
@@ -66,7 +66,7 @@ def epoch_acks(
     shards = tuple(map(Shard, range(manifest.shards)))
     file = FileId(writer.term, writer.next_epoch, shards[0], attempt=0)
     context = EpochContext(file.epoch, shards, len(shards), None, engine.budget.soft_bytes)
-    with open_state(writer.store, manifest, shards, file, engine, logged(operator)) as state:
+    with open_state(writer.store, manifest, shards, file, engine, change_log_table(operator)) as state:
         state.compact()
         for hashes, rows in tables:
             operator.on_rows(0, hashes, rows, state, context)

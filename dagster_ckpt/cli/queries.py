@@ -95,13 +95,15 @@ def explain(request: CommandRequest, stream: str, epoch: int | None, as_of: date
     how the watermark stands, which lets state go.
     """
     from dagster_ckpt.cli.output import documents, explanation_text
-    from dagster_ckpt.operators.explained.explanation import explained
+    from dagster_ckpt.operators.explained.explanation import explain_pipeline
 
     at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
     info = history.info(epoch, as_of)
     manifest = history.manifest(info.epoch)
-    request.show(explanation_text.show_explanation, documents.explain, info, manifest, explained(manifest.pipeline))
+    request.show(
+        explanation_text.show_explanation, documents.explain, info, manifest, explain_pipeline(manifest.pipeline)
+    )
 
 
 @click.command()

@@ -14,7 +14,7 @@ from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.streaming_function import declared_key, of_asset
-from dagster_ckpt.operators.explained.explanation import Explanation, explained
+from dagster_ckpt.operators.explained.explanation import Explanation, explain_pipeline
 from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
@@ -73,7 +73,7 @@ def explain(
             )
         pipeline = planned(name, stream).dataflow.pipeline
         named = {f"file:{path}": source for path, source in session.made.values()}  # as Spark spells it
-        found = explained(
+        found = explain_pipeline(
             replace(
                 _with_sources(pipeline, named), before=tuple(_with_sources(each, named) for each in pipeline.before)
             )

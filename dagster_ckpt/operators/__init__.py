@@ -7,7 +7,7 @@ is in `shared/` and in `aggregates/`.
     step            an operator as a step: without keys, with a table, under other names
     registry        from the pipeline in a manifest back to its operator
     kept_names      a step under the names that its state has, where the code has new ones
-    begun           `since="now"` as the epoch after which an aggregate begins
+    since_now       `since="now"` as the epoch after which an aggregate begins
     partial_aggregate  the aggregate of rows that Spark has aggregated before
     output_times    how far behind the watermark a step emits rows
     explained/      what the steps of a stream keep and what limits it, in words

@@ -79,7 +79,7 @@ def columns_of_sources(pipeline: Pipeline, work: Sequence[Sequence[Work]]) -> Or
     tables = list[Origins]()
     for number, step in enumerate(pipeline.steps):
         places = zip(step.inputs, pipeline.inputs_of_stream(number), work[number], strict=True)
-        tables.append(_composed(columns_read(step), [_of_input(step, *place, tables) for place in places]))
+        tables.append(_compose(columns_read(step), [_of_input(step, *place, tables) for place in places]))
     return tables[-1]
 
 
@@ -95,10 +95,10 @@ def _of_input(step: Pipeline, read: InputSpec, source: int | None, work: Work, t
         done = {name: work[new] for name, new in known.items() if new in work}
     number = 0 if source is None else source
     columns = {name: [(number, each) for each in before] for name, before in done.items()}
-    return columns if read.step is None else _composed(columns, [tables[read.step]])
+    return columns if read.step is None else _compose(columns, [tables[read.step]])
 
 
-def _composed(columns: Origins, inputs: Sequence[Origins]) -> Origins:
+def _compose(columns: Origins, inputs: Sequence[Origins]) -> Origins:
     """The columns' origins in what the inputs are made from."""
     found = dict[str, Sequence[InputColumn]]()
     for name, read in columns.items():

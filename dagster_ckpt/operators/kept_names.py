@@ -93,7 +93,7 @@ def _order(pipeline: Pipeline, by: Sequence[str], of: Callable[[str], str]) -> l
     if pipeline.operator == deduplicate.NAME:
         return list(map(of, by))
     columns = order_columns(pipeline.operator, by, pipeline.inputs[0].schema)
-    return [replace(column, name=of(column.name)).spelled() for column in columns]
+    return [replace(column, name=of(column.name)).spelling() for column in columns]
 
 
 def _function(spelled: Mapping[str, Any], of: Callable[[Any], Any]) -> dict[str, Any]:

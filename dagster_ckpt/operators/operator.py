@@ -207,6 +207,6 @@ class Operator(ABC):
         raise NotImplementedError(self.pipeline.operator)
 
 
-def logged(operator: Operator) -> str | None:
+def change_log_table(operator: Operator) -> str | None:
     """The state table whose new runs are the change log; None for an operator without one."""
     return None if operator.table is None else operator.table.name

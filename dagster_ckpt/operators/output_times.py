@@ -15,7 +15,7 @@ from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import WindowOfTable
 
 
-def held_back_us(operator: Operator, column: str) -> int:
+def output_lag_us(operator: Operator, column: str) -> int:
     """How far behind the operator's watermark the times in an output column may be, in microseconds.
 
     0 for a column of which the operator knows nothing. Raises `InvalidPipelineError` where there is no bound.

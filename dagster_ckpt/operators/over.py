@@ -59,7 +59,7 @@ class Over:
     rows: Frame | None = None
     range: Frame | None = None
 
-    def spelled(self) -> dict[str, object]:
+    def spelling(self) -> dict[str, object]:
         """The function as plain JSON values."""
         frames = {name: None if each is None else list(each) for name, each in self._frames.items()}
         return {
@@ -76,7 +76,7 @@ class Over:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Over":
-        """The function from the output of `spelled`; other values are ignored."""
+        """The function from the output of `spelling`; other values are ignored."""
         rows, range_ = (None if values[name] is None else tuple(values[name]) for name in ("rows", "range"))
         default = _constant(values["default"])
         return cls(Function(values["function"]), values["column"], values["n"], default, rows, range_)

@@ -73,7 +73,7 @@ def from_pipeline(pipeline: Pipeline, code: object = None) -> OperatorStep | App
         step = rebuild(pipeline, code)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CorruptStateError(_senseless(pipeline, error)) from error
-    if _read_by(step.pipeline) != _read_by(pipeline):
+    if _facts_for_readers(step.pipeline) != _facts_for_readers(pipeline):
         raise CorruptStateError(_senseless(pipeline, "its operator has different tables or a different output"))
     return step
 
@@ -108,7 +108,7 @@ def counters_of(pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_COUNTERS.get(pipeline.operator, ()), *earlier)))
 
 
-def _read_by(pipeline: Pipeline) -> object:
+def _facts_for_readers(pipeline: Pipeline) -> object:
     """The parts of a pipeline on which reading the table depends."""
     return pipeline.output, pipeline.keys, pipeline.appends, [(table.name, table.keys) for table in pipeline.tables]
 

@@ -9,7 +9,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.lsm.columns import flatten
 from dagster_ckpt.operators.operator import Changes
 from dagster_ckpt.operators.registry import has_kept_table
-from dagster_ckpt.operators.shared.net_changes import difference_of_equal_rows, labelled, net_of
+from dagster_ckpt.operators.shared.net_changes import difference_of_equal_rows, label, net_of
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StateTableSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key
@@ -51,7 +51,7 @@ def table_difference(clock: Clock, before: TableSide, after: TableSide) -> Itera
 
 
 def _of_keys(gone: pa.Table, come: pa.Table, key: Sequence[str]) -> Changes:
-    return net_of(labelled([(DELETE, gone), (INSERT, come)]), key)
+    return net_of(label([(DELETE, gone), (INSERT, come)]), key)
 
 
 def _shares(before: Manifest, after: Manifest) -> list[Share]:

@@ -12,7 +12,7 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version, can_be_shards
 from dagster_ckpt.lsm.columns import flat, flatten, row_codes, rows_equal, stack, take
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.operators.operator import EpochContext, logged
+from dagster_ckpt.operators.operator import EpochContext, change_log_table
 from dagster_ckpt.operators.process import ListState, ProcessFunction, ProcessOperator
 from dagster_ckpt.operators.process.process_tables import INDEX, TIMERS, size_table, state_table
 from dagster_ckpt.operators.shared.event_time_range import newest_us
@@ -195,7 +195,7 @@ class ProcessKit:
         )
         late = [self._late.slice(0, 0)]
         file = FileId(Term(1), epoch, shards[0], attempt)
-        with open_state(self._store, manifest, shards, file, self._engine, logged(operator)) as state:
+        with open_state(self._store, manifest, shards, file, self._engine, change_log_table(operator)) as state:
             state.compact()
             for rows in batches:
                 late.append(take(rows, operator.on_rows(0, self._hashes(rows), rows, state, context)))

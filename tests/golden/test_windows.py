@@ -80,7 +80,7 @@ def test_which_sliding_windows_of_bytewax_a_moment_is_in() -> None:
     step = cases["offset"] * SECOND
     window = Hopping(cases["length"] * SECOND, step)
     for case in cases["cases"]:
-        assigned = window.assigned(np.array([case["t"] * SECOND], dtype=np.int64))
+        assigned = window.assign(np.array([case["t"] * SECOND], dtype=np.int64))
         assert assigned.starts.tolist() == [number * step for number in case["ids"]]
 
 

@@ -373,7 +373,7 @@ def deduplicate(draw: st.DrawFn, graph: Graph) -> Step:
     if rows.changes:
         if rows.row_key is not None and set(rows.row_key) <= set(keys):  # refused: one row of each key already
             return aggregate(draw, graph)
-        return _best(rows, keys, Best.kept(keep, by))
+        return _best(rows, keys, Best.for_deduplicate(keep, by))
     operator = Deduplicate.build(keys, rows.spec, keep, by=tuple(by))
 
     def model(new: list[Row], before: list[Row]) -> list[Row]:

@@ -68,7 +68,7 @@ class Table:
         starts = np.cumsum([0, *map(len, lists)])[:-1]
         new = self.state.of_rows(rows, np.arange(rows.num_rows), starts)
         found = self.look_up(keys)
-        merged_state = self.state.merged_with(found, new)
+        merged_state = self.state.merge_with(found, new)
         columns = [pa.array(keys, pa.int64()), *(merged_state[each.name] for each in self.state.fields)]
         run = run_of(hashes_of(keys), pa.Table.from_arrays(columns, schema=self.schema))
         if epoch.logged:

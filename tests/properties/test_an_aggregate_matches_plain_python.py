@@ -19,7 +19,7 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import EpochContext, RunningAggregate, agg
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS
-from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
@@ -198,7 +198,7 @@ def test_any_cut_into_epochs_and_batches_gives_the_same_table(
         epoch = Epoch(manifest.version + 1)
         context = EpochContext(epoch, SHARDS, len(SHARDS), None, memory_bytes=1 << 20)
         file = FileId(Term(1), epoch, SHARDS[0], attempt=0)
-        with open_state(store, manifest, SHARDS, file, engine, logged(operator)) as state:
+        with open_state(store, manifest, SHARDS, file, engine, change_log_table(operator)) as state:
             state.compact()
             for batch in batches:
                 rows = pa.Table.from_pylist(batch, schema=SCHEMA)

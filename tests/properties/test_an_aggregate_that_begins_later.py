@@ -64,14 +64,14 @@ def side(sides: list[list[dict[str, Any]] | None]) -> dict[str, pa.Array]:
 @given(groups=st.lists(st.tuples(SIDE, SIDE), min_size=1, max_size=4))
 @examples(150)
 def test_it_is_of_the_rows_since_then(groups: list[tuple[Any, Any]]) -> None:
-    merged = LATER.merged(side([old for old, _ in groups]), side([new for _, new in groups]))
+    merged = LATER.merge(side([old for old, _ in groups]), side([new for _, new in groups]))
     found = pa.Table.from_arrays(LATER.results_of(merged), names=list(aggregates(None))).to_pylist()
     for (old, new), row in zip(groups, found, strict=True):
         if old is None and new is None:
             assert set(row.values()) == {None}
             continue
         parts = [state(PLAIN, [each]) for each in (old, new) if each is not None]
-        alone = PLAIN.merged(*parts) if len(parts) == 2 else parts[0]
+        alone = PLAIN.merge(*parts) if len(parts) == 2 else parts[0]
         expected = pa.Table.from_arrays(PLAIN.results_of(alone), names=list(row)).to_pylist()[0]
         assert row == expected
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from dagster_ckpt.operators.explained.explanation import explained
+from dagster_ckpt.operators.explained.explanation import explain_pipeline
 from dagster_ckpt.operators.explained.kept import NUMBER_OF_KEYS, Bound
-from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.step_changes import gives_rows
@@ -33,7 +33,7 @@ class Played:
     def __init__(self, step: Step, tasks: Any, memory_bytes: int, *, is_last: bool) -> None:
         self.step = step
         self.one = Changing(step.operator.with_table() if is_last else step.operator, tasks, memory_bytes)
-        [self.explained] = explained(self.one.pipeline).steps
+        [self.explained] = explain_pipeline(self.one.pipeline).steps
         self.is_last = is_last
         self.rows = list[Row]()
 
@@ -51,7 +51,7 @@ class Played:
         if key is not None:
             keys = bag_of({name: row[name] for name in key} for row in self.rows)
             assert max(keys.values(), default=1) == 1, f"the row key identifies each row. {key=}"
-        if self.is_last and logged(self.one.operator) is not None:
+        if self.is_last and change_log_table(self.one.operator) is not None:
             self.check(self.one.table(), wanted)
         elif not self.is_last and gives_rows(self.step.operator.pipeline):
             self.check(self.worked_again(), wanted)
@@ -71,7 +71,7 @@ class Played:
         return [{name: change[name] for name in names} for change in changes]
 
     def check_limits(self, so_far: list[list[Row]]) -> None:
-        """Check the bounds that `explained` gives against the state; `so_far` has the current rows of each input."""
+        """Check the bounds of `explain_pipeline` against the state; `so_far` has the current rows of each input."""
         for kept in self.explained.keeps:
             held, limit = self.one.live(kept.table).num_rows, kept.limit
             most: Mapping[Bound, int] = {

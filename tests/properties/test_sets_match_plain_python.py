@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.operators.operator import Operator, logged
+from dagster_ckpt.operators.operator import Operator, change_log_table
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
@@ -113,7 +113,7 @@ def test_changes_are_the_difference_of_two_results(
         assert sum_of(one.changes) == wanted
         if operator.pipeline.appends:
             assert {change["_change_type"] for change in changes} <= {"insert"}
-        elif logged(one.operator) is not None:
+        elif change_log_table(one.operator) is not None:
             assert counted(one.table(), schema, "union_all") == wanted
 
 

@@ -37,7 +37,9 @@ BESTS = st.builds(
     st.sampled_from(["f desc", "s asc", ["s desc nulls first", "f asc nulls last"], ["f asc", "s desc"]]),
     st.sampled_from(["rows", "rank", "dense_rank"]),
     st.sampled_from([None, "place"]),
-) | st.sampled_from([Best.kept("first", []), Best.kept("first", ["s", "f"]), Best.kept("last", ["f"])])
+) | st.sampled_from(
+    [Best.for_deduplicate("first", []), Best.for_deduplicate("first", ["s", "f"]), Best.for_deduplicate("last", ["f"])]
+)
 WORLDS = st.sampled_from([((), 1 << 20), (ONE_TASK, 1 << 12), (TWO_TASKS, 1 << 28)])
 LEAVES = st.sampled_from([None, 2])
 

@@ -93,9 +93,9 @@ def test_a_table_has_the_sum_of_all_deltas(names: tuple[str, ...], deltas: list[
     assert found == {row: [its[row] for its in wanted] for row in there}
     if any(its[row] < 0 for its in wanted for row in there):
         with pytest.raises(CorruptStateError, match=r"never added.*table=rows"):
-            list(table.touched(state))
+            list(table.epoch_changes(state))
     else:
-        assert sum(len(touched.hashes) for touched in table.touched(state)) >= len(there)
+        assert sum(len(touched.hashes) for touched in table.epoch_changes(state)) >= len(there)
 
 
 @examples(100, 30)

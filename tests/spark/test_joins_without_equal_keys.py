@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators.explained.explanation import explained
+from dagster_ckpt.operators.explained.explanation import explain_pipeline
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_checks import planned
@@ -57,7 +57,7 @@ def compiled(session: SparkSession, query: str) -> Stream:
 def test_explain_says_where_each_row_meets_all_others(
     session: SparkSession, queries: list[str], expected: bool
 ) -> None:
-    found = {query: explained(planned("q", compiled(session, query)).dataflow.pipeline) for query in queries}
+    found = {query: explain_pipeline(planned("q", compiled(session, query)).dataflow.pipeline) for query in queries}
     assert {query: any(step.meets_all for step in each.steps) for query, each in found.items()} == dict.fromkeys(
         queries, expected
     )

@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, tuple[Over, str]] = {
 
 
 def functions(value: str, names: list[str]) -> dict[str, Over]:
-    of_value = {name: {**FUNCTIONS[name][0].spelled()} for name in names}
+    of_value = {name: {**FUNCTIONS[name][0].spelling()} for name in names}
     return {name: Over.of({**each, "column": value if each["column"] else None}) for name, each in of_value.items()}
 
 

@@ -9,7 +9,7 @@ import dagster as dg
 from dagster_ckpt.history.info.epoch_info import most_runs
 from dagster_ckpt.integration.events.event_totals import EPOCH_NONCE, NO_TOTALS, NO_WORK, CommittedWork, Totals
 from dagster_ckpt.operators import counters_of
-from dagster_ckpt.operators.explained.explanation import explained
+from dagster_ckpt.operators.explained.explanation import explain_pipeline
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Manifest, SourcePosition, StepWork
 from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of
@@ -187,7 +187,7 @@ def steps_table(manifest: Manifest, work: Sequence[StepWork]) -> dg.TableMetadat
             }
         )
         for number, (step, did, said) in enumerate(
-            zip(pipeline.steps, _each(manifest, work), explained(pipeline).steps, strict=True)
+            zip(pipeline.steps, _each(manifest, work), explain_pipeline(pipeline).steps, strict=True)
         )
     ]
     return dg.MetadataValue.table(records, dg.TableSchema(_COLUMNS))

@@ -13,7 +13,7 @@ from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State, StateTable
 from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.aggregation import Aggregation
-from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spelled
+from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spellings
 from dagster_ckpt.operators.aggregates.kinds.bits import Bits
 from dagster_ckpt.operators.aggregates.kinds.counts import LAST_TIME, LastTime, PairCount, TrueCount, ValueCount
 from dagster_ckpt.operators.aggregates.registry import plan, plan_updating, plan_with_tables
@@ -81,7 +81,7 @@ class RunningAggregate(Operator):
         if updating:
             aggregate_checks.check_updating(aggregations, schema, expire_after_us)
         planner = plan_updating if updating else plan_with_tables if expire_after_us is None else plan
-        grouped, sides = _planned(keys, aggregations, schema, None if updating else event_time, planner)
+        grouped, sides = _plan(keys, aggregations, schema, None if updating else event_time, planner)
         key_fields = [schema.field(key) for key in keys]
         groups = StateTableSpec(GROUPS, pa.schema([*key_fields, *grouped.fields]), keys)
         ttl = None if expire_after_us is None else TimeToLive(groups, LAST_TIME, expire_after_us)
@@ -151,7 +151,7 @@ class RunningAggregate(Operator):
         return late
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        for _ in self.settled(state, context):
+        for _ in self.settle(state, context):
             yield inserts(self.pipeline.output.empty_table())
         for touched in state.table(GROUPS).touched():
             if self.ttl is not None:
@@ -159,7 +159,7 @@ class RunningAggregate(Operator):
             context.counters[KEYS_TOUCHED] += len(touched.hashes)
             yield self.table.changes_of(touched)
 
-    def settled(self, state: State, context: EpochContext) -> Iterator[None]:
+    def settle(self, state: State, context: EpochContext) -> Iterator[None]:
         """Bring the state to the end of the epoch, after all its rows; between pieces the caller may flush."""
         table = state.table(GROUPS)
         if self.always and 0 in context.shards:
@@ -167,14 +167,14 @@ class RunningAggregate(Operator):
         if self.ttl is not None:
             yield from self.ttl.expire(state, context)
         for side in self.sides:
-            for hashes, settled in side.settled(state, context):
+            for hashes, settled in side.settle(state, context):
                 self._settle(hashes, settled, table)
                 yield
         if self.updating:
             counts = [
                 each.name for each in self.grouped.accumulators if isinstance(each, ValueCount | PairCount | TrueCount)
             ]
-            kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts, *self._settled}
+            kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts, *self._settled_names}
             retraction.drop_emptied(self.pipeline.tables[0], state, counts, sorted(kept), stays=self.always)
 
     def merge(
@@ -183,8 +183,8 @@ class RunningAggregate(Operator):
         """Merge the state of groups' new rows (`fresh`, the columns of `grouped`) with theirs; a key is there once."""
         table = state.table(GROUPS)
         found = table.get(hashes, keys)
-        living = found if self.ttl is None else self.ttl.unexpired(found, context)
-        merged = self.grouped.merged_with(living, fresh)
+        living = found if self.ttl is None else self.ttl.drop_expired(found, context)
+        merged = self.grouped.merge_with(living, fresh)
         schema = self.pipeline.tables[0].schema
         put = pa.Table.from_arrays([*flatten(keys).columns, *merged.values()], schema=schema)
         table.put(hashes, put, before=found)
@@ -202,12 +202,12 @@ class RunningAggregate(Operator):
         return late_rows(flat(rows.column(event_time)), context.watermark_us)
 
     @property
-    def _settled(self) -> set[str]:
+    def _settled_names(self) -> set[str]:
         """The state columns of a group that are known at the end of the epoch."""
         return {name for side in self.sides for name in side.settles}
 
     def _settle(self, hashes: Hashes, settled: pa.Table, table: StateTable) -> None:
-        """Replace columns of groups that have a row; `settled` has their keys and these columns."""
+        """Replace columns of groups that have a row; `settle` has their keys and these columns."""
         found = table.get(hashes, settled.select(list(self.pipeline.keys)))
         assert found.present.all(), "a group of this epoch has a row"
         rows = found.rows
@@ -227,7 +227,7 @@ class RunningAggregate(Operator):
             return
         for side in self.sides:
             if side.columns:
-                rows = side.taken_in(hashes, rows, state, context, back=False)
+                rows = side.take_in(hashes, rows, state, context, back=False)
         fresh = self.grouped.of_rows(rows, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
         fresh[ROWS] = pa.array([0], fresh[ROWS].type)
         put = pa.Table.from_arrays([*group.columns, *fresh.values()], schema=self.pipeline.tables[0].schema)
@@ -248,11 +248,13 @@ class RunningAggregate(Operator):
         first = groups.order[groups.starts]
         group_hashes, group_keys = hashes[first], take(keys, first)
         for side in self.sides:
-            rows = side.taken_in(hashes, rows, state, context, back=back)
+            rows = side.take_in(hashes, rows, state, context, back=back)
         fresh = self.grouped.of_rows(rows, groups.order, groups.starts)
         if back:
-            as_they_are = self._settled | {each.name for each in self.grouped.accumulators if isinstance(each, Bits)}
-            fresh |= retraction.negated({name: fresh[name] for name in fresh if name not in as_they_are})
+            as_they_are = self._settled_names | {
+                each.name for each in self.grouped.accumulators if isinstance(each, Bits)
+            }
+            fresh |= retraction.negate({name: fresh[name] for name in fresh if name not in as_they_are})
         self.merge(group_hashes, group_keys, fresh, state, context)
 
 
@@ -264,7 +266,7 @@ def _check(
     aggregate_checks.check_aggregations(aggregations, keys, schema, event_time)
 
 
-def _planned(
+def _plan(
     keys: tuple[str, ...],
     aggregations: Mapping[str, Aggregation],
     schema: pa.Schema,
@@ -285,4 +287,4 @@ def _parameters(
 ) -> dict[str, object]:
     """The options as plain JSON values. Options that older releases do not know are present only if set."""
     expiry = {} if expire_after_us is None else {"expire_after_us": expire_after_us, "late": str(late)}
-    return {"aggregates": spelled(aggregations), "event_time": event_time, **expiry}
+    return {"aggregates": spellings(aggregations), "event_time": event_time, **expiry}

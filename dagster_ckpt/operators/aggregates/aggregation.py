@@ -68,7 +68,7 @@ class Aggregation:
         named = (self.column, self.other, self.by, *(self.columns or ()))
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
-    def spelled(self) -> dict[str, object]:
+    def spelling(self) -> dict[str, object]:
         """The aggregate as plain JSON values. Options that older releases do not know are present only if set."""
         more = {name: getattr(self, name) for name in _MORE}
         if self.columns is not None:
@@ -84,7 +84,7 @@ class Aggregation:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Aggregation":
-        """The aggregate from the output of `spelled`; other values are ignored."""
+        """The aggregate from the output of `spelling`; other values are ignored."""
         more = {name: values[name] for name in _MORE if name in values}
         if "columns" in values:
             more["columns"] = tuple(values["columns"])

@@ -61,7 +61,7 @@ class BagTable:
     def settles(self) -> tuple[str, ...]:
         return tuple(result.name for result in self.results)
 
-    def taken_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
+    def take_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
         """Count these rows; they stay as they are."""
         columns = [flat(rows.column(name)) for name in self.results[0].columns]
         at = usable(columns, self.results[0].required)
@@ -72,7 +72,7 @@ class BagTable:
         self.arrived.add(ZSet(hashes[at], counted, weights), state, context)
         return rows
 
-    def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
+    def settle(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
         """The keys whose bags have changed, with what follows from them now."""
         batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=16)
         for piece in self.arrived.net(state, context):
@@ -86,11 +86,11 @@ class BagTable:
                 hashes, keys = part.hashes[starts], flatten(take(part.rows.select(list(self.keys)), starts))
                 found = state.table(self.spec.name).get_all(hashes, keys)
                 if batch.learn(last - first, found.rows.nbytes):
-                    yield hashes, self._changed(hashes, keys, part, its_key, found, state)
+                    yield hashes, self._update(hashes, keys, part, its_key, found, state)
                     first = last
                 del found  # one result at a time
 
-    def _changed(
+    def _update(
         self,
         hashes: Hashes,
         keys: pa.Table,

@@ -59,7 +59,7 @@ class BestValues:
     def settles(self) -> tuple[str, ...]:
         return (self.best.name,)
 
-    def taken_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
+    def take_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
         """Count the values of these rows; the rows stay as they are."""
         columns = [flat(rows.column(name)) for name in self.best.columns]
         valued = usable(columns, 1 if self.best.row else len(columns))
@@ -70,7 +70,7 @@ class BestValues:
         self.arrived.add(ZSet(hashes[valued], counted, weights), state, context)
         return rows
 
-    def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
+    def settle(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
         """The keys whose first value is another one now, with that value."""
         others = self.values.tree.others
         field = pa.field(self.best.name, self.best.type)

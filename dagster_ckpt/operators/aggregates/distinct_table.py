@@ -13,7 +13,7 @@ from dagster_ckpt.operators.aggregates.bags.distinct import MarkedValues, NewAnd
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared import retraction
 from dagster_ckpt.operators.shared.arrays.lists import alike
-from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
@@ -49,30 +49,30 @@ class DistinctTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (self.count.found,)
+        return (self.count.marks,)
 
     @property
     def settles(self) -> tuple[str, ...]:
         return ()
 
-    def taken_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
-        """The rows with one more column, `count.found`: True in one row of each value that its key has only now.
+    def take_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
+        """The rows with one more column, `count.marks`: True in one row of each value that its key has only now.
 
         Where rows are retracted (`back`), in one row of each value that its key no longer has.
         """
-        pairs = Pairs.of(self.values.spec, self.count.column, hashes, rows)
+        pairs = KeyValues.of(self.values.spec, self.count.column, hashes, rows)
         firsts, sizes = pairs.firsts, pairs.groups.sizes
         if len(firsts) == 0:
-            return marked(rows, self.count.found, firsts)
+            return mark_rows(rows, self.count.marks, firsts)
         delta = ZSet(pairs.hashes[firsts], take(pairs.rows, firsts), -sizes if back else sizes)
         weighed = self.values.weigh(delta, state)
         if self.values.weights:
             self.values.put_all(weighed, state)
         else:
             self.values.write(weighed, state)
-        return marked(rows, self.count.found, pairs.valued[firsts[(weighed.before > 0) != (weighed.after > 0)]])
+        return mark_rows(rows, self.count.marks, pairs.valued[firsts[(weighed.before > 0) != (weighed.after > 0)]])
 
-    def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
+    def settle(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
         """Drop the values without rows. Raises `CorruptStateError` if more rows were retracted than added."""
         if self.values.weights:
             retraction.drop_emptied(self.values.spec, state, (), ())
@@ -80,7 +80,7 @@ class DistinctTable:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class KeyValues:
     """The keys and values of the rows that have a value, and their hashes; `valued` are the positions of these rows."""
 
     valued: Positions
@@ -89,9 +89,9 @@ class Pairs:
     groups: KeyOrder
 
     @classmethod
-    def of(cls, spec: StateTableSpec, column: str, hashes: Hashes, rows: pa.Table) -> "Pairs":
+    def of(cls, spec: StateTableSpec, column: str, hashes: Hashes, rows: pa.Table) -> "KeyValues":
         """For a table whose keys are those of the groups and `VALUE`."""
-        valued = np.flatnonzero(known(flat(rows.column(column))))
+        valued = np.flatnonzero(has_value(flat(rows.column(column))))
         *keys, _ = spec.keys
         values = alike(flat(take(rows.select([column]), valued).column(0)))
         schema = pa.schema([spec.schema.field(name) for name in spec.keys])
@@ -105,7 +105,7 @@ class Pairs:
         return self.groups.order[self.groups.starts]
 
 
-def marked(rows: pa.Table, name: str, at: Positions) -> pa.Table:
+def mark_rows(rows: pa.Table, name: str, at: Positions) -> pa.Table:
     """The rows with one more column: True at these positions."""
     found = np.zeros(rows.num_rows, dtype=np.bool_)
     found[at] = True

@@ -62,21 +62,21 @@ class GroupedState:
         """The state columns of at least one group: group g has the rows `order[starts[g]]` up to the next start."""
         values = take(flatten(rows.select(list(self.values))), order)
         grouped = GroupedRows(starts, np.diff(starts, append=len(order)), columns_of(values))
-        return self._named(accumulator.of_rows(grouped) for accumulator in self.accumulators)
+        return self._by_name(accumulator.of_rows(grouped) for accumulator in self.accumulators)
 
-    def merged(self, old: Columns, new: Columns) -> dict[str, pa.Array]:
+    def merge(self, old: Columns, new: Columns) -> dict[str, pa.Array]:
         """The state columns over the rows of both sides. In `old` all columns are null for a new group."""
-        return self._named(accumulator.merged(old, new) for accumulator in self.accumulators)
+        return self._by_name(accumulator.merge(old, new) for accumulator in self.accumulators)
 
-    def merged_with(self, found: Found, new: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """As `merged`: `found` are the groups' rows in a state table."""
-        return self.merged(self._spread(found), new) if found.present.any() else new
+    def merge_with(self, found: Found, new: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        """As `merge`: `found` are the groups' rows in a state table."""
+        return self.merge(self._spread(found), new) if found.present.any() else new
 
     def results_of(self, state_rows: Columns) -> list[pa.Array]:
         """The output columns of groups with these state columns."""
         return [one.result(state_rows) for one in self.plans]
 
-    def _named(self, columns: Iterable[tuple[pa.Array, ...]]) -> dict[str, pa.Array]:
+    def _by_name(self, columns: Iterable[tuple[pa.Array, ...]]) -> dict[str, pa.Array]:
         return {
             field.name: column
             for accumulator, its_columns in zip(self.accumulators, columns, strict=True)
@@ -106,13 +106,13 @@ def columns_of(table: pa.Table) -> dict[str, pa.Array]:
     return {name: flat(column) for name, column in zip(table.column_names, table.columns, strict=True)}
 
 
-def spelled(aggregations: Mapping[str, Aggregation]) -> list[dict[str, object]]:
+def spellings(aggregations: Mapping[str, Aggregation]) -> list[dict[str, object]]:
     """The aggregates as plain JSON values."""
-    return [{"name": name, **one.spelled()} for name, one in aggregations.items()]
+    return [{"name": name, **one.spelling()} for name, one in aggregations.items()]
 
 
 def aggregations_of(parameters: Mapping[str, object], code: object = None) -> dict[str, Aggregation]:
-    """The aggregates from the output of `spelled`, under `aggregates` in a pipeline's parameters.
+    """The aggregates from the output of `spelling`, under `aggregates` in a pipeline's parameters.
 
     `code` has the functions of those that the user defined, by name (`code_of`); without them they compute nothing.
     """

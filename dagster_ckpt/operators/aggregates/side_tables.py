@@ -31,22 +31,22 @@ class SideTable(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that `taken_in` appends to the rows."""
+        """The columns that `take_in` appends to the rows."""
         ...
 
     @property
     def settles(self) -> tuple[str, ...]:
-        """The state columns of a group that `settled` gives. Its accumulator leaves them as they are."""
+        """The state columns of a group that `settle` gives. Its accumulator leaves them as they are."""
         ...
 
-    def taken_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
+    def take_in(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext, *, back: bool) -> pa.Table:
         """Add the rows of keys with these hashes, or retract them (`back`). Returns them with `columns` appended.
 
         What it appends to retracted rows is subtracted from the group's.
         """
         ...
 
-    def settled(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
+    def settle(self, state: State, context: EpochContext) -> Iterator[tuple[Hashes, pa.Table]]:
         """The groups whose `settles` may have changed, in pieces: their hashes, keys and then these columns.
 
         Called once in an epoch, after all rows. A group is in a piece once; between pieces the caller may flush.

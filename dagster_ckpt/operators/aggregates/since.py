@@ -15,7 +15,7 @@ from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Col
 from dagster_ckpt.operators.aggregates.kinds.counts import RowCount
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator, SqlName
 from dagster_ckpt.operators.aggregates.spec import AggregatePlan
-from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.state_columns import ROWS
 from dagster_ckpt.protocol.transitions.later_columns import later
 
@@ -29,7 +29,7 @@ def plan_since(plan: AggregatePlan, since: str | int) -> AggregatePlan:
     names = [field.name for each in own for field in each.fields]
 
     def result(state: Columns) -> pa.Array:
-        there = known(state[later(ROWS, since)])
+        there = has_value(state[later(ROWS, since)])
         if there.all():
             return plan.result(_Own(state, since))
         rows = pa.array(there)
@@ -62,10 +62,10 @@ class Since:
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         return self.inner.of_rows(rows)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        there = known(new[later(ROWS, self.since)])
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        there = has_value(new[later(ROWS, self.since)])
         if there.all():
-            return self.inner.merged(_Own(old, self.since), _Own(new, self.since))
+            return self.inner.merge(_Own(old, self.since), _Own(new, self.since))
         # Sessions that merge may both be older.
         before = tuple(old[field.name] for field in self.fields)
         if not there.any():
@@ -74,7 +74,7 @@ class Since:
         was, now = (
             {name: column.filter(rows) for name, column in _Own(side, self.since).items()} for side in (old, new)
         )
-        merged = self.inner.merged(was, now)
+        merged = self.inner.merge(was, now)
         of_both = np.where(there, np.cumsum(there) - 1, there.sum() + np.arange(len(there)))
         return tuple(pa.concat_arrays(pair).take(pa.array(of_both)) for pair in zip(merged, before, strict=True))
 

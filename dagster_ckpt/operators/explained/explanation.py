@@ -155,7 +155,7 @@ LABEL_CHARS = 12
 """The width of a label and what separates it."""
 
 
-def explained(pipeline: Pipeline) -> Explanation:
+def explain_pipeline(pipeline: Pipeline) -> Explanation:
     """What the steps of a stream keep. Raises as `registry.from_pipeline` does."""
     steps = pipeline.steps
     return Explanation(tuple(_step(number, pipeline, steps) for number in range(len(steps))))
@@ -178,14 +178,14 @@ def _step(number: int, stream: Pipeline, steps: Sequence[Pipeline]) -> Explained
             ExplainedInput(reads, _changes(step, place, steps), _work(step, place))
             for place, reads in enumerate(inputs_of(step))
         ),
-        keeps=_kept(step),
+        keeps=_tables_of_step(step),
         appends=None if step.delivers else step.appends,
         behind_us=stream.behind_us(number),
         meets_all=step.operator == regular_join.NAME and keys_of_inputs(step) == ((regular_join.EVERY_ROW,),) * 2,
     )
 
 
-def _kept(step: Pipeline) -> tuple[Kept, ...]:
+def _tables_of_step(step: Pipeline) -> tuple[Kept, ...]:
     """What each state table of a step has, in the order of the tables."""
     found = {each.table: each for each in [*_of_operator(step), *_late(step)]}
     assert found.keys() == {spec.name for spec in step.tables}, f"a table of {step.operator} has no words"

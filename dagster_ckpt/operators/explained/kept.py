@@ -92,7 +92,7 @@ def updates(pipeline: Pipeline) -> bool:
     return pipeline.parameters.get(UPDATING) is True
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last

@@ -21,7 +21,7 @@ from dagster_ckpt.operators.explained.kept import (
     expiring,
     for_each,
     grows_with,
-    listed,
+    join_words,
     of_each,
     of_now,
 )
@@ -92,7 +92,7 @@ def _group(table: str, grouped: GroupedState, of: str, limit: Limit) -> Kept:
     kept = [one.keeps for one in grouped.accumulators if one != LastTime(None)]  # which is null
     if any(one.grows for one in kept):
         limit = replace(limit, text=f"{limit.text}; a row grows with its values")
-    return Kept(table, f"one row{for_each(of)}: {listed(list(dict.fromkeys(one.words for one in kept)))}", limit)
+    return Kept(table, f"one row{for_each(of)}: {join_words(list(dict.fromkeys(one.words for one in kept)))}", limit)
 
 
 def _beside(side: SideTable, of: str, *, updating: bool) -> Iterable[Kept]:

@@ -36,7 +36,7 @@ def of_regular_join(operator: RegularJoin) -> Iterator[Kept]:
             limit = of_now(f"keys that {whose.replace('each', 'either')} has")
         yield Kept(spec.name, f"how many rows {whose} has of each key", limit)
     for side in operator.sides:
-        yield Kept(side.arrivals.name, _arrived(side), ONE_EPOCH)
+        yield Kept(side.arrivals.name, _arrivals_text(side), ONE_EPOCH)
 
 
 def of_interval_join(operator: IntervalJoin) -> Iterator[Kept]:
@@ -49,7 +49,7 @@ def of_interval_join(operator: IntervalJoin) -> Iterator[Kept]:
         # An anti join emits rows from the table of unmatched ones; the right of a semi join is never emitted.
         which = "key and event time of " if how is JoinType.ANTI or (number == RIGHT and not how.gives_pairs) else ""
         by_key = f"{which}{rows}{unmatched if how.ends_with_a_match(number) else ''}, by key"
-        yield Kept(arrivals(side), _arrived(side), ONE_EPOCH)
+        yield Kept(arrivals(side), _arrivals_text(side), ONE_EPOCH)
         yield Kept(side.name, by_key, limit)
         for spec in kept.specs[2:]:
             yield Kept(spec.name, f"{rows}{unmatched}, by event time", limit)
@@ -69,5 +69,5 @@ def of_window_join(operator: WindowedJoin) -> Iterator[Kept]:
             yield Kept(spec.name, f"{what} that came without an event time", ONE_EPOCH)
 
 
-def _arrived(side: JoinSide) -> str:
+def _arrivals_text(side: JoinSide) -> str:
     return f"the rows of the {side.name} input that came and went"

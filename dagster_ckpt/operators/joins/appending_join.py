@@ -24,7 +24,7 @@ class AppendingJoin(Operator):
     how: JoinType
     output: Output
 
-    def unmatched(self, number: int, rows: pa.Table, context: EpochContext) -> pa.Table:
+    def emit_unmatched(self, number: int, rows: pa.Table, context: EpochContext) -> pa.Table:
         """The output for unmatched rows of an input."""
         context.counters[ROWS_UNMATCHED] += rows.num_rows
         return self.output.alone(number, rows)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import from_plain
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.joins.interval_bounds import Interval
-from dagster_ckpt.operators.joins.sides import Side, shaped
+from dagster_ckpt.operators.joins.sides import Side, shape_rows
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.state_columns import HASH, ROW, hash_column, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
@@ -39,7 +39,7 @@ def arrivals_spec(side: Side) -> StateTableSpec:
 def put_arrivals(
     side: Side, interval: Interval, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext
 ) -> None:
-    """Keep rows of an input, with the hashes of their keys, for `arrived`."""
+    """Keep rows of an input, with the hashes of their keys, for `epoch_arrivals`."""
     buckets = pa.array(interval.buckets(interval.places(side.number, side.times(rows))))
     added = {
         BUCKET: buckets,
@@ -48,10 +48,10 @@ def put_arrivals(
         ARRIVED: from_plain(np.zeros(rows.num_rows, dtype=np.int64), MOMENT),
     }
     table = state.table(arrivals(side))
-    table.put(subkey_hashes(hashes, [buckets]), shaped(arrivals_spec(side).schema, rows, added))
+    table.put(subkey_hashes(hashes, [buckets]), shape_rows(arrivals_spec(side).schema, rows, added))
 
 
-def arrived(side: Side, state: State) -> Iterator[tuple[Hashes, pa.Table]]:
+def epoch_arrivals(side: Side, state: State) -> Iterator[tuple[Hashes, pa.Table]]:
     """All rows of an input that arrived in this epoch, in pieces, with the hashes of key and bucket.
 
     Do not put rows until the last piece.

@@ -43,13 +43,13 @@ class Interval:
 
     def places(self, number: int, times: Positions) -> Positions:
         """The places on the axis of rows of this input with these event times."""
-        return times if number == LEFT else moved(times, -self.lower_us)
+        return times if number == LEFT else shift(times, -self.lower_us)
 
     def reach(self, number: int, places: Positions) -> tuple[Positions, Positions]:
         """The inclusive ranges on the axis in which rows of the other input match these rows."""
         if number == LEFT:
-            return places, moved(places, self.width_us)
-        return moved(places, -self.width_us), places
+            return places, shift(places, self.width_us)
+        return shift(places, -self.width_us), places
 
     def buckets(self, places: Positions) -> Positions:
         """The buckets of these places."""
@@ -62,7 +62,7 @@ class Interval:
         return min(max(until, _LEAST), _GREATEST)
 
 
-def moved(times: Positions, by: int) -> Positions:
+def shift(times: Positions, by: int) -> Positions:
     """The times plus `by`, saturating."""
     if by == 0:
         return times

@@ -22,7 +22,7 @@ class Matches:
     ends: Positions
 
     @property
-    def matched(self) -> Mask:
+    def has_match(self) -> Mask:
         """Which of the n rows have a match."""
         return self.ends > self.starts
 
@@ -30,7 +30,7 @@ class Matches:
     def partners_matched(self) -> Positions:
         """The partners with a match, each once, in the order of `partners`."""
         length = len(self.partners) + 1
-        some = self.matched
+        some = self.has_match
         begun = np.bincount(self.starts[some], minlength=length) - np.bincount(self.ends[some], minlength=length)
         return self.partners[np.cumsum(begun)[:-1] > 0]
 

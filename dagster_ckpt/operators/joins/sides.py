@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
-from dagster_ckpt.operators.shared.arrays.nulls import filled
+from dagster_ckpt.operators.shared.arrays.nulls import fill_null
 from dagster_ckpt.operators.shared.state_columns import micros
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
@@ -59,9 +59,9 @@ class Side:
 
     def times(self, rows: pa.Table) -> Positions:
         """The event times in microseconds; 0 where it is null."""
-        return micros(filled(flat(rows.column(self.time)), 0))
+        return micros(fill_null(flat(rows.column(self.time)), 0))
 
-    def wanted(self, rows: pa.Table, how: JoinType, late: Positions) -> Mask:
+    def usable(self, rows: pa.Table, how: JoinType, late: Positions) -> Mask:
         """Which rows are not late and may be emitted, with or without a match."""
         wanted = np.ones(rows.num_rows, dtype=np.bool_)
         wanted[late] = False
@@ -83,7 +83,7 @@ def no_nulls(rows: pa.Table, names: tuple[str, ...]) -> Mask:
     return filled
 
 
-def shaped(schema: pa.Schema, rows: pa.Table, more: Mapping[str, pa.Array]) -> pa.Table:
+def shape_rows(schema: pa.Schema, rows: pa.Table, more: Mapping[str, pa.Array]) -> pa.Table:
     """The rows with exactly these columns, some of them from `more`."""
     columns = [more[name] if name in more else flat(rows.column(name)) for name in schema.names]
     return pa.Table.from_arrays(columns, schema=schema)

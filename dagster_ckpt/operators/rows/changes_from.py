@@ -148,7 +148,7 @@ class ChangesFrom(Operator):
         keys = self._keys_of(rows)
         groups = key_order(hashes, keys)
         firsts = groups.order[groups.starts]
-        kept = self._kept(hashes[firsts], take(keys, firsts), state)
+        kept = self._look_up(hashes[firsts], take(keys, firsts), state)
         newer = self._newer(rows, deletes, groups, kept, context)
         late = self._late(rows, groups, kept, context)
         newer[late] = False
@@ -224,7 +224,7 @@ class ChangesFrom(Operator):
                 f"deletes_expire_after out. column={self.time}, {self._position(rows, deletes[wrong[0]])}"
             )
 
-    def _kept(self, hashes: Hashes, keys: pa.Table, state: State) -> "_Kept":
+    def _look_up(self, hashes: Hashes, keys: pa.Table, state: State) -> "_Kept":
         rows = state.table(ROWS).get(hashes, keys)
         absent = np.flatnonzero(~rows.present)
         graves = state.table(TOMBSTONES).get(hashes[absent], take(keys, absent))

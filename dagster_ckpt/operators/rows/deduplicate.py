@@ -63,7 +63,7 @@ class Deduplicate(Operator):
         _check(keys, source.schema, keep, event_time, expire_after_us, late)
         _check_by(by, keys, source.schema, keep, event_time, expire_after_us)
         rows = _rows(source.schema, keys, Keep(keep), by, event_time, expire_after_us)
-        expiry_checks.check_names_are_free(source.schema, rows.added)
+        expiry_checks.check_names_are_free(source.schema, rows.extra_columns)
         kept_late = late_tables(late, [source], [event_time])
         pipeline = Pipeline(
             operator=NAME,

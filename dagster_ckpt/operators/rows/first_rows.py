@@ -41,7 +41,7 @@ class FirstRows:
     expire_after_us: int
 
     @cached_property
-    def seen(self) -> StateTableSpec:
+    def seen_table(self) -> StateTableSpec:
         """The table `SEEN`."""
         key_fields = [self.columns.field(key) for key in self.keys]
         first_at = pa.field(FIRST_AT, self.columns.field(self.event_time).type, nullable=False)
@@ -60,10 +60,10 @@ class FirstRows:
 
     @property
     def tables(self) -> tuple[StateTableSpec, ...]:
-        return self.seen, self.new
+        return self.seen_table, self.new
 
     @property
-    def added(self) -> list[str]:
+    def extra_columns(self) -> list[str]:
         """The columns that the state adds to those of the input."""
         return [FIRST_AT, NEW_IN]
 
@@ -98,7 +98,9 @@ class FirstRows:
         for touched in new.touched():
             rows = touched.after.rows.select(self.columns.names)
             columns = [rows.column(name) for name in (*self.keys, self.event_time)]
-            seen.put(touched.hashes[touched.after.present], pa.Table.from_arrays(columns, schema=self.seen.schema))
+            seen.put(
+                touched.hashes[touched.after.present], pa.Table.from_arrays(columns, schema=self.seen_table.schema)
+            )
             yield inserts(rows), rows.num_rows
         new.expire(context.number + 1)
 

@@ -60,7 +60,7 @@ class KeptRows:
         return (self.spec,) if self.ttl is None else (self.spec, self.ttl.expiries)
 
     @property
-    def added(self) -> list[str]:
+    def extra_columns(self) -> list[str]:
         """The columns that the state adds to those of the input."""
         return [FIRST_EPOCH] if self._stays else [] if self.ttl is None else [AT, HASH]
 
@@ -87,7 +87,7 @@ class KeptRows:
         groups = key_order(hashes, keys)
         firsts = groups.order[groups.starts]
         found = state.table(ROWS).get(hashes[firsts], take(keys, firsts))
-        undecided = self._undecided(found, context)
+        undecided = self._may_change(found, context)
         order, sizes = groups.order[np.repeat(undecided, groups.sizes)], groups.sizes[undecided]
         best = self.choice.of_groups(rows, order, sizes)
         rivals = chosen(found, np.flatnonzero(undecided))
@@ -113,7 +113,7 @@ class KeptRows:
         """Whether no row of a later epoch replaces the row of a key."""
         return FIRST_EPOCH in self.spec.schema.names
 
-    def _undecided(self, found: Found, context: EpochContext) -> Mask:
+    def _may_change(self, found: Found, context: EpochContext) -> Mask:
         """Which keys may get another row than the one found: all except those with a row that stays."""
         undecided = np.ones(len(found.present), dtype=np.bool_)
         if self._stays:

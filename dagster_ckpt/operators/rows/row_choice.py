@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, stack, take
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.arrays.value_order import End
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.row_order import furthest_rows
@@ -53,6 +53,6 @@ class RowChoice:
 
 def in_time(times: pa.Array, context: EpochContext) -> tuple[Positions, Positions]:
     """Which rows are used, and which are late: those below the watermark, out of range or without event time."""
-    is_late = ~known(times)
+    is_late = ~has_value(times)
     is_late[late_rows(times, context.watermark_us)] = True
     return np.flatnonzero(~is_late), np.flatnonzero(is_late)

@@ -29,7 +29,7 @@ ROWS = ROWS_TABLE
 
 @dataclass(frozen=True)
 class Distinct(Operator):
-    """The distinct rows of the input. Of an input that only appends, a row is appended when it is first there.
+    """The distinct rows of the input. If that only appends, a row is appended when it is first there.
 
     -0.0 becomes 0.0, as in Spark.
     """
@@ -47,7 +47,7 @@ class Distinct(Operator):
         """
         changes = changing(source)
         rows = WholeRows.of(NAME, [source], weight_names(1) if changes else ())
-        counts = rows.weighed(ROWS, [not changes], weighs=changes)
+        counts = rows.weights_table(ROWS, [not changes], weighs=changes)
         pipeline = Pipeline(
             operator=NAME,
             parameters=parameters(rows, [source], rows.row_key, [where], [event_time], appends=not changes),
@@ -76,7 +76,7 @@ class Distinct(Operator):
         return NONE_LATE
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        for touched in self.counts.touched(state):
+        for touched in self.counts.epoch_changes(state):
             yield self._rows.changes_of(touched)
 
     def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:

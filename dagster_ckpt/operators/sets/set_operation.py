@@ -86,7 +86,7 @@ class SetOperation(Operator):
         which = Kind(kind)
         rows = WholeRows.of(kind, inputs, weight_names(_INPUTS))
         once = tuple(which.is_set and not changing(source) for source in inputs)
-        counts = rows.weighed(COUNTS, once)
+        counts = rows.weights_table(COUNTS, once)
         grows = which.is_of_both and not any(map(changing, inputs))
         pipeline = Pipeline(
             operator=NAME,
@@ -117,7 +117,7 @@ class SetOperation(Operator):
         return NONE_LATE
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        yield from map(self._changes, self.counts.touched(state))
+        yield from map(self._changes, self.counts.epoch_changes(state))
 
     def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
         for piece in live(COUNTS):

@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.operator import EVENT_TIMES
 from dagster_ckpt.operators.shared.arrays import lists
-from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
+from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.inputs import KEYS
 from dagster_ckpt.operators.shared.net_changes import signs_of
@@ -42,7 +42,7 @@ class WholeRows:
             if (other.names, other.types) != (first.names, first.types):
                 raise InvalidPipelineError(
                     f"{step} needs two inputs with the same columns and types, in the same order: select and cast "
-                    f"them. left={_spelled(first)}, right={_spelled(other)}"
+                    f"them. left={_columns_text(first)}, right={_columns_text(other)}"
                 )
         nullable = [any(each.field(at).nullable for each in (first, *others)) for at in range(len(first))]
         schema = pa.schema([field.with_nullable(null) for field, null in zip(first, nullable, strict=True)])
@@ -59,7 +59,7 @@ class WholeRows:
         if not keys:
             raise InvalidPipelineError(
                 f"{step} sends rows to shards by columns that are integers, strings, binary, booleans, dates, "
-                f"timestamps or decimals: add or cast one. columns={_spelled(schema)}"
+                f"timestamps or decimals: add or cast one. columns={_columns_text(schema)}"
             )
         return cls(schema, keys)
 
@@ -79,7 +79,7 @@ class WholeRows:
         below = [name for name in self.schema.names if name not in self.keys]
         return subkey_hashes(hashes, rows.select(below).columns) if below else hashes
 
-    def weighed(self, name: str, once: Sequence[bool], *, weighs: bool = True) -> ZSetTable:
+    def weights_table(self, name: str, once: Sequence[bool], *, weighs: bool = True) -> ZSetTable:
         """The state table of this name with the rows of so many inputs; of a set, if none `weighs`."""
         names = weight_names(len(once)) if weighs else ()
         schema = pa.schema([*self.schema, *map(whole_number, names)])
@@ -129,9 +129,9 @@ def _columns(source: InputSpec) -> pa.Schema:
     return pa.schema([field for field in source.schema if field.name != CHANGE_TYPE])
 
 
-def _spelled(schema: pa.Schema) -> str:
+def _columns_text(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
 def _alike(column: pa.Array) -> pa.Array:
-    return or_null(lists.alike(column), known(column))
+    return or_null(lists.alike(column), has_value(column))

@@ -57,7 +57,7 @@ def kept_rows(rows: pa.Table, times: Positions, read: pa.Schema) -> pa.Table:
 
 def inserts(rows: pa.Table) -> Changes:
     """Changes that insert these rows."""
-    return Changes(rows.num_rows, partial(labelled, [(INSERT, rows)]))
+    return Changes(rows.num_rows, partial(label, [(INSERT, rows)]))
 
 
 def keyed_table(name: str, keys: tuple[str, ...], rows: Callable[[pa.Table], pa.Table]) -> StreamTable:
@@ -81,7 +81,7 @@ def changes_between(before: Found, after: Found, keys: tuple[str, ...]) -> Chang
     All pre-images come first, then the post-images in the same order, then inserts, then deletes.
     """
     kept = before.present & after.present
-    changed = _changed(before, after, kept, keys)
+    changed = _differ(before, after, kept, keys)
     new, gone = after.present & ~before.present, before.present & ~after.present
     count = 2 * int(np.count_nonzero(changed)) + int(np.count_nonzero(new)) + int(np.count_nonzero(gone))
 
@@ -89,7 +89,7 @@ def changes_between(before: Found, after: Found, keys: tuple[str, ...]) -> Chang
         old, now = (_only(_where(side, kept), changed) for side in (before, after))
         new_rows, gone_rows = _where(after, new), _where(before, gone)
         parts = [(UPDATE_PREIMAGE, old), (UPDATE_POSTIMAGE, now), (INSERT, new_rows), (DELETE, gone_rows)]
-        return labelled(parts)
+        return label(parts)
 
     return Changes(count, rows)
 
@@ -154,17 +154,19 @@ def copies_changed(more: Positions, added: Rows, removed: Rows) -> Changes:
 
     def rows() -> pa.Table:
         come, gone = np.flatnonzero(more > 0), np.flatnonzero(more < 0)
-        return labelled([(INSERT, repeated(added(come), more[come])), (DELETE, repeated(removed(gone), -more[gone]))])
+        return label(
+            [(INSERT, repeat_rows(added(come), more[come])), (DELETE, repeat_rows(removed(gone), -more[gone]))]
+        )
 
     return Changes(int(np.abs(more).sum()), rows)
 
 
-def repeated(rows: pa.Table, times: Positions) -> pa.Table:
+def repeat_rows(rows: pa.Table, times: Positions) -> pa.Table:
     """Each row so many times."""
     return rows if (times == 1).all() else take(flatten(rows), np.repeat(np.arange(len(times)), times))
 
 
-def _changed(before: Found, after: Found, kept: Mask, keys: tuple[str, ...]) -> Mask:
+def _differ(before: Found, after: Found, kept: Mask, keys: tuple[str, ...]) -> Mask:
     """Which of the kept keys have a different row now."""
     changed = np.zeros(int(np.count_nonzero(kept)), dtype=np.bool_)
     for name in after.rows.column_names:
@@ -185,7 +187,7 @@ def _only(rows: pa.Table, wanted: Mask) -> pa.Table:
     return rows if wanted.all() else take(rows, np.flatnonzero(wanted))
 
 
-def labelled(parts: list[tuple[str, pa.Table]]) -> pa.Table:
+def label(parts: list[tuple[str, pa.Table]]) -> pa.Table:
     """Rows of the change log, from the kind and the rows of each part, at least one."""
     parts = [part for part in parts if part[1].num_rows] or parts[:1]
     codes = np.repeat([_KINDS.index(kind) for kind, _ in parts], [rows.num_rows for _, rows in parts]).astype(np.int8)

@@ -20,10 +20,10 @@ from dagster_ckpt.operators.shared.zsets.zset_table import refuse
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 
-def negated(kept: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+def negate(kept: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """The state of retracted rows from the state that these rows would add: counts and totals."""
     try:
-        return {name: _negated(column) for name, column in kept.items()}
+        return {name: _negate_column(column) for name, column in kept.items()}
     except pa.ArrowInvalid as error:
         raise OverflowError(
             f"a total outgrew its type: cast the column to a wider decimal before it is summed. columns={list(kept)}"
@@ -58,9 +58,9 @@ def drop_emptied(
             table.delete(hashes, gone_keys)
 
 
-def _negated(column: pa.Array) -> pa.Array:
+def _negate_column(column: pa.Array) -> pa.Array:
     if column.type == EXACT:
-        return exact_numbers.negated(column)
+        return exact_numbers.negate(column)
     return column if pa.types.is_temporal(column.type) else pc.negate_checked(column)
 
 

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, stretches, taken
-from dagster_ckpt.operators.shared.arrays.nulls import known
-from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, End, is_orderable, ordered
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
+from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, End, is_orderable, order_column
 
 _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
@@ -33,8 +33,8 @@ def has_total_order(type_: pa.DataType) -> bool:
 def furthest_rows(order: Positions, sizes: Positions, columns: Sequence[pa.Array], end: End) -> Positions:
     """One row of each group: the least or greatest by the first column; ties are broken by the next column.
 
-    `order` has the rows group after group, `sizes` of each (all above 0). A null loses to any value, at either end. Of
-    rows that are equal in all columns, the first in `order`.
+    `order` has the rows group after group, `sizes` of each (all above 0). A null loses to any value, at either end. If
+    rows are equal in all columns, it is the first in `order`.
     """
     ends = np.cumsum(sizes)
     found: Positions = order[ends - sizes]
@@ -64,7 +64,7 @@ def _codes(column: pa.Array, end: End) -> Positions:
     codes = _values(column)
     if column.null_count == 0:
         return codes
-    valid = known(column)
+    valid = has_value(column)
     ranks = np.full(len(codes), -1, dtype=np.int64)
     ranks[valid] = np.unique(codes[valid], return_inverse=True)[1]
     if end is End.LEAST:
@@ -81,7 +81,7 @@ def _values(column: pa.Array) -> Positions:
         bits: Positions = column.cast(pa.float64()).fill_null(0.0).to_numpy().view(np.int64)
         return np.where(bits < 0, bits ^ GREATEST, bits)
     if is_orderable(type_):
-        return ordered(column).codes
+        return order_column(column).codes
     if _is_word(type_):
         words: Positions = column.view(_SIGNED[type_.bit_width]).fill_null(0).to_numpy().astype(np.int64)
         return words
@@ -112,7 +112,7 @@ def _ranks_of_lists(column: pa.Array) -> Positions:
     letters = pa.py_buffer(codes.astype(">u8").tobytes())  # big-endian, as byte strings compare
     begins = pa.py_buffer((8 * (offsets - first)).tobytes())
     words = pa.Array.from_buffers(pa.large_binary(), len(column), [None, begins, letters])
-    return ordered(words).codes
+    return order_column(words).codes
 
 
 def _as_list(column: pa.Array) -> pa.Array:

@@ -15,7 +15,7 @@ from dagster_ckpt.lsm.columns import Mask, Positions, flat, take
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.bounded.due_rows import due_together
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.late_rows import before
@@ -55,7 +55,7 @@ class TimeToLive:
         until_us = context.watermark_us - self.expire_after_us + 1
         return until_us if until_us > _LEAST else None
 
-    def unexpired(self, found: Found, context: EpochContext) -> Found:
+    def drop_expired(self, found: Found, context: EpochContext) -> Found:
         """The keys found, without those that expire in this epoch: new rows start such a key again."""
         over = self._over(found.rows, context)
         if len(over) == 0:
@@ -78,7 +78,7 @@ class TimeToLive:
         lookups = Lookups(table, bytes_max)
         for [entries] in due_together([timeline], [self.expiries], until_us, bytes_max):
             hashes = hashes_in(entries)
-            for part, found in lookups.found(hashes, entries.select(list(self.table.keys))):
+            for part, found in lookups.find(hashes, entries.select(list(self.table.keys))):
                 its_hashes, again = self._expire_batch(hashes[part], found, table, context)
                 if again.num_rows:
                     timeline.put(its_hashes, again)  # none is due yet, so the scan is not affected
@@ -87,7 +87,7 @@ class TimeToLive:
 
     def schedule(self, touched: Touched, state: State) -> None:
         """Put an entry for each key that has a time now and had none before the epoch; call after `expire`."""
-        had, has = (self._timed(side) for side in (touched.before, touched.after))
+        had, has = (self._has_time(side) for side in (touched.before, touched.after))
         new = has & ~had
         if new.any():
             rows = (np.cumsum(touched.after.present) - 1)[new]
@@ -104,7 +104,7 @@ class TimeToLive:
             # With the rows before, so that the change log need not look up very many keys at once.
             gone = take(found.rows.select(list(self.table.keys)), over)
             table.delete(hashes[asked[over]], gone, before=chosen(found, asked[over]))
-        stays = known(flat(found.rows.column(self.time)))
+        stays = has_value(flat(found.rows.column(self.time)))
         stays[over] = False
         rows = np.flatnonzero(stays)
         return hashes[asked[rows]], self._entries(hashes[asked[rows]], take(found.rows, rows))
@@ -112,10 +112,10 @@ class TimeToLive:
     def _over(self, rows: pa.Table, context: EpochContext) -> Positions:
         return before(flat(rows.column(self.time)), self.until_us(context))
 
-    def _timed(self, side: Found) -> Mask:
+    def _has_time(self, side: Found) -> Mask:
         """Which keys have a row with a time."""
         timed = side.present.copy()
-        timed[side.present] = known(flat(side.rows.column(self.time)))
+        timed[side.present] = has_value(flat(side.rows.column(self.time)))
         return timed
 
     def _entries(self, hashes: Hashes, rows: pa.Table) -> pa.Table:

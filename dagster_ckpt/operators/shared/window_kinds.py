@@ -50,9 +50,9 @@ class Tumbling:
 
     def last_starts(self, times: Positions) -> Positions:
         """Where the last window begins that each of these moments is in."""
-        return _aligned(times, self.size_us, self.offset_us)
+        return _align(times, self.size_us, self.offset_us)
 
-    def assigned(self, times: Positions) -> Assigned:
+    def assign(self, times: Positions) -> Assigned:
         """The windows of rows with these event times, in microseconds."""
         return Assigned(np.arange(len(times)), self.last_starts(times))
 
@@ -86,9 +86,9 @@ class Hopping:
 
     def last_starts(self, times: Positions) -> Positions:
         """Where the last window begins that each of these moments is in."""
-        return _aligned(times, self.slide_us, self.offset_us)
+        return _align(times, self.slide_us, self.offset_us)
 
-    def assigned(self, times: Positions) -> Assigned:
+    def assign(self, times: Positions) -> Assigned:
         """The windows of rows with these event times, in microseconds."""
         back = np.arange(self.windows_of_a_row)[::-1] * self.slide_us
         starts = (self.last_starts(times)[:, np.newaxis] - back).ravel()
@@ -170,7 +170,7 @@ def window_from_json(values: Any) -> Window:
     return _KINDS[options.pop("kind")](**options)
 
 
-def _aligned(times: Positions, step_us: int, offset_us: int) -> Positions:
+def _align(times: Positions, step_us: int, offset_us: int) -> Positions:
     """For each time, the last multiple of the step, plus the offset, that is not after it."""
     # The remainder has the divisor's sign, so a window begins before its rows before 1970 too.
     return times - (times - offset_us % step_us) % step_us

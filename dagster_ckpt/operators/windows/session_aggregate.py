@@ -20,7 +20,7 @@ from dagster_ckpt.operators.windows.session_state import (
     SessionsUntilClosed,
     SessionsWithEarlyResults,
 )
-from dagster_ckpt.operators.windows.sessions import MergedSpans, Spans, folded, merged_spans, spans_of_rows
+from dagster_ckpt.operators.windows.sessions import MergedSpans, Spans, fold, merged_spans, spans_of_rows
 from dagster_ckpt.operators.windows.windowed_state import (
     WINDOWS_CLOSED,
     WINDOWS_OPENED,
@@ -54,7 +54,7 @@ class SessionAggregate(WindowedOperator):
     checked = staticmethod(window_checks.session_window)
 
     @classmethod
-    def planned(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
+    def of_options(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
         window = window_checks.session_window(options.window)
         kept: SessionState = SessionsWithEarlyResults(windowed) if options.early else SessionsUntilClosed(windowed)
         return cls(windowed.pipeline(NAME, options, source, kept.tables()), options, windowed, window, kept)
@@ -86,17 +86,17 @@ class SessionAggregate(WindowedOperator):
         key_hashes, keys = hashes[at[first]], take(every, first)
         found = self.kept.open_sessions(key_hashes, keys, state, context.watermark_us)
         there = self._spans(found)
-        together = merged_spans(there.followed_by(of_rows), self.window.gap_us)
+        together = merged_spans(there.then(of_rows), self.window.gap_us)
         # Sessions without new rows are unchanged.
         together = together.only(np.logical_or.reduceat(together.order >= len(there), together.starts))
         parts = {
             name: taken(joined([flat(found.rows.column(name)), column]), together.order)
             for name, column in fresh.items()
         }
-        columns = folded(self.windowed.grouped, parts, together.starts)
+        columns = fold(self.windowed.grouped, parts, together.starts)
         windows = self.windowed.windows_of(take(keys, together.spans.keys), together.spans.firsts)
         state_rows = self.windowed.state_rows(windows, together.spans.lasts + self.window.gap_us, columns)
-        replaced = self._replaced(found, there, together, key_hashes, state_rows)
+        replaced = self._replace(found, there, together, key_hashes, state_rows)
         context.counters[WINDOWS_OPENED] += len(replaced.opened)
         context.counters[WINDOWS_MERGED] += replaced.gone.num_rows
         self.kept.replace(replaced, state)
@@ -106,7 +106,7 @@ class SessionAggregate(WindowedOperator):
         firsts, ends = (micros(found.rows.column(name)) for name in (WINDOW_START, WINDOW_END))
         return Spans(found.asked, firsts, ends - self.window.gap_us)
 
-    def _replaced(
+    def _replace(
         self, found: FoundAll, there: Spans, together: MergedSpans, key_hashes: Hashes, state_rows: pa.Table
     ) -> Replaced:
         """How the open sessions changed: each one grew, or was merged into another."""

@@ -91,7 +91,7 @@ class SessionsUntilClosed:
         pieces = OutputPieces(self.windowed.output, context.memory_bytes // 2)
         for [ends] in due_together([timeline], [self.windowed.ends()], until_us, context.memory_bytes // 4):
             hashes = hashes_in(ends)
-            for part, found in lookups.found(hashes, ends.select(self.windowed.key_names)):
+            for part, found in lookups.find(hashes, ends.select(self.windowed.key_names)):
                 closed = micros(found.rows.column(WINDOW_END)) < until_us
                 if not closed.all():
                     still = np.flatnonzero(~closed)

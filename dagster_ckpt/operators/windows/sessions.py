@@ -25,7 +25,7 @@ class Spans:
         """The spans at these positions."""
         return Spans(self.keys[positions], self.firsts[positions], self.lasts[positions])
 
-    def followed_by(self, others: "Spans") -> "Spans":
+    def then(self, others: "Spans") -> "Spans":
         """These spans, then the others."""
         pairs = ((self.keys, others.keys), (self.firsts, others.firsts), (self.lasts, others.lasts))
         return Spans(*(np.concatenate(pair) for pair in pairs))
@@ -73,7 +73,7 @@ def merged_spans(parts: Spans, gap_us: int) -> MergedSpans:
     return MergedSpans(order, starts, Spans(sorted_.keys[starts], sorted_.firsts[starts], furthest[ends]))
 
 
-def folded(grouped: GroupedState, parts: Columns, starts: Positions) -> dict[str, pa.Array]:
+def fold(grouped: GroupedState, parts: Columns, starts: Positions) -> dict[str, pa.Array]:
     """The state columns of groups from those of their parts: n parts, group after group, as in `GroupedRows`.
 
     Adjacent parts are merged in pairs, until each group has one part left.
@@ -85,7 +85,7 @@ def folded(grouped: GroupedState, parts: Columns, starts: Positions) -> dict[str
         even = place % 2 == 0
         paired = even & (place < np.repeat(sizes, sizes) - 1)
         left, alone = np.flatnonzero(paired), np.flatnonzero(even & ~paired)
-        pairs = grouped.merged(_at(columns, left), _at(columns, left + 1))
+        pairs = grouped.merge(_at(columns, left), _at(columns, left + 1))
         back = np.argsort(np.concatenate([left, alone]))
         columns = {name: taken(joined([pairs[name], column]), back) for name, column in _at(columns, alone).items()}
         sizes = (sizes + 1) // 2
@@ -103,7 +103,7 @@ def _begins(keys: Positions, before: Positions, times: Positions, gap_us: int) -
 
 
 def _furthest(spans: Spans) -> Positions:
-    """Of spans sorted by key and first time: the greatest last time up to each span, within its key."""
+    """For spans sorted by key and first time, the greatest last time up to each span, within its key."""
     by_last = np.argsort(spans.lasts, kind="stable")
     rank = np.empty(len(spans), dtype=np.int64)
     rank[by_last] = np.arange(len(spans))

@@ -51,7 +51,7 @@ class WindowAggregate(WindowedOperator):
     checked = staticmethod(window_checks.fixed_window)
 
     @classmethod
-    def planned(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
+    def of_options(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
         early = options.early
         tables = [windowed.windows(expire=False)] if early else [windowed.windows(expire=True), windowed.ends()]
         window = window_checks.fixed_window(options.window)
@@ -66,7 +66,7 @@ class WindowAggregate(WindowedOperator):
         used = np.zeros(len(times), dtype=np.bool_)
         step = max(1, _ROWS_MAX // self.window.windows_of_a_row)
         for first in range(0, len(times), step):
-            assigned = self.window.assigned(times[first : first + step])
+            assigned = self.window.assign(times[first : first + step])
             at, starts = assigned.rows + first, assigned.starts
             open_ = known[at] & are_open(self.window, starts, context.watermark_us)
             if not open_.all():
@@ -88,7 +88,7 @@ class WindowAggregate(WindowedOperator):
         fresh = self.windowed.grouped.of_rows(rows, at[groups.order], groups.starts)
         table = state.table(WINDOWS)
         found = table.get(window_hashes, windows)
-        kept = self.windowed.grouped.merged_with(found, fresh)
+        kept = self.windowed.grouped.merge_with(found, fresh)
         state_rows = self.windowed.state_rows(windows, starts[first] + self.window.size_us, kept)
         table.put(window_hashes, state_rows, before=found)
         new = np.flatnonzero(~found.present)
@@ -101,9 +101,9 @@ class WindowAggregate(WindowedOperator):
         if self.options.early:
             yield from map(self.windowed.table.changes_of, state.table(WINDOWS).touched())
         elif context.watermark_us is not None:
-            yield from self._closed(state, context.watermark_us, context)
+            yield from self._close_windows(state, context.watermark_us, context)
 
-    def _closed(self, state: State, watermark_us: int, context: EpochContext) -> Iterator[Changes]:
+    def _close_windows(self, state: State, watermark_us: int, context: EpochContext) -> Iterator[Changes]:
         """Emit the windows whose end the watermark has reached, and drop them.
 
         The state of a window may be far larger than its entry in `ENDS`: so look up as many at once as fit into memory.
@@ -113,7 +113,7 @@ class WindowAggregate(WindowedOperator):
         pieces = OutputPieces(self.windowed.output, context.memory_bytes // 2)
         for hashes, ends in due(state, until_us):
             windows = ends.select(self.windowed.key_names)
-            for _, found in lookups.found(subkey_hashes(hashes, [windows.column(WINDOW_START)]), windows):
+            for _, found in lookups.find(subkey_hashes(hashes, [windows.column(WINDOW_START)]), windows):
                 assert found.present.all(), "a window exists as long as its entry in ENDS"
                 context.counters[WINDOWS_CLOSED] += found.rows.num_rows
                 yield from pieces.add(self.windowed.results(found.rows))

@@ -84,7 +84,7 @@ class WindowOfTable(Operator):
         groups = RunningAggregate.build(
             (*keys, WINDOW_START),
             {name: _within(one, time) for name, one in aggregations.items()},
-            replace(source, schema=_renamed(source.schema).append(start)),
+            replace(source, schema=_rename_start(source.schema).append(start)),
             updating=updating,
             where=where,
         )
@@ -134,7 +134,7 @@ class WindowOfTable(Operator):
         used = np.zeros(len(times), dtype=np.bool_)
         step = max(1, _ROWS_MAX // self.window.windows_of_a_row)
         for first in range(0, len(times), step):
-            assigned = self.window.assigned(times[first : first + step])
+            assigned = self.window.assign(times[first : first + step])
             at, starts = assigned.rows + first, assigned.starts
             usable = known[at]
             if not self.options.early:
@@ -159,7 +159,7 @@ class WindowOfTable(Operator):
         self.groups.on_rows(0, subkey_hashes(hashes[at], [begin]), placed, state, context)
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        for _ in self.groups.settled(state, context):
+        for _ in self.groups.settle(state, context):
             yield inserts(self.pipeline.output.empty_table())
         for touched in state.table(GROUPS).touched():
             new = touched.after.present & ~touched.before.present
@@ -170,7 +170,7 @@ class WindowOfTable(Operator):
                 self._schedule(touched, new, state)
                 yield inserts(self.pipeline.output.empty_table())
         if not self.options.early and context.watermark_us is not None:
-            yield from self._closed(state, context.watermark_us, context)
+            yield from self._close_windows(state, context.watermark_us, context)
 
     def _schedule(self, touched: Touched, new: Mask, state: State) -> None:
         """Put an entry for each window that has rows now and had none before; one that is still there is replaced."""
@@ -181,13 +181,13 @@ class WindowOfTable(Operator):
             entries = pa.Table.from_arrays([*rows.columns, hash_column(hashes)], schema=spec.schema)
             state.timeline(STARTS).put(hashes, entries)
 
-    def _closed(self, state: State, watermark_us: int, context: EpochContext) -> Iterator[Changes]:
+    def _close_windows(self, state: State, watermark_us: int, context: EpochContext) -> Iterator[Changes]:
         """Emit the windows whose end the watermark has reached, and drop them."""
         until_us = watermark_us - self.window.size_us + 1
         lookups = Lookups(state.table(GROUPS), context.memory_bytes // 4)
         pieces = OutputPieces(self.pipeline.output, context.memory_bytes // 2)
         for hashes, starts in due(state, until_us, STARTS):
-            for _, found in lookups.found(hashes, starts.select(list(self.groups.pipeline.keys))):
+            for _, found in lookups.find(hashes, starts.select(list(self.groups.pipeline.keys))):
                 context.counters[WINDOWS_CLOSED] += found.rows.num_rows
                 yield from pieces.add(self.results(found.rows))
         yield from pieces.rest()
@@ -219,7 +219,7 @@ def _within(aggregation: Aggregation, event_time: str) -> Aggregation:
     return replace(aggregation, column=column, other=other, by=by, columns=columns)
 
 
-def _renamed(schema: pa.Schema) -> pa.Schema:
+def _rename_start(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_name(_OF_INPUT) if field.name == WINDOW_START else field for field in schema])
 
 

@@ -11,10 +11,10 @@ from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.aggregation import Aggregation
-from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spelled
+from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spellings
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns
 from dagster_ckpt.operators.operator import Operator, StreamTable
-from dagster_ckpt.operators.shared.arrays.nulls import filled, known
+from dagster_ckpt.operators.shared.arrays.nulls import fill_null, has_value
 from dagster_ckpt.operators.shared.checks import pipeline_checks, window_checks
 from dagster_ckpt.operators.shared.event_time_range import out_of_range
 from dagster_ckpt.operators.shared.late_rows import DROP, check_late, late_tables
@@ -53,7 +53,7 @@ class WindowOptions:
         """The options as plain JSON values."""
         return {
             "window": window_as_json(self.window),
-            "aggregates": spelled(self.aggregations),
+            "aggregates": spellings(self.aggregations),
             "event_time": self.event_time,
             "early": self.early,
             "late": str(self.late),
@@ -189,7 +189,7 @@ class WindowedOperator(Operator):
         window = cls.checked(window)
         time = window_checks.time_of_window(event_time, source.schema)
         options = WindowOptions(window, aggregations, time, early, late)
-        return cls.planned(options, WindowedState.of(keys, options, source.schema), source)
+        return cls.of_options(options, WindowedState.of(keys, options, source.schema), source)
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> Self:
@@ -200,7 +200,7 @@ class WindowedOperator(Operator):
         return cls.build(pipeline.keys, options.aggregations, source, time, window, early, options.late)
 
     @classmethod
-    def planned(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
+    def of_options(cls, options: WindowOptions, windowed: WindowedState, source: InputSpec) -> Self:
         """The operator with these options, which are checked."""
         raise NotImplementedError
 
@@ -218,7 +218,7 @@ def due(state: State, until_us: int, timeline: str = ENDS) -> Iterator[tuple[Has
 def times_of(column: pa.Array | pa.ChunkedArray) -> tuple[Positions, Mask]:
     """Event times in microseconds, and which are in range; the others are 0."""
     column = flat(column)
-    times, usable = micros(filled(column, 0)), known(column)
+    times, usable = micros(fill_null(column, 0)), has_value(column)
     if (outside := out_of_range(times)).any():
         times, usable = np.where(outside, 0, times), usable & ~outside
     return times, usable

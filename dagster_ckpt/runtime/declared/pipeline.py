@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.nullability import all_nullable_within
-from dagster_ckpt.operators.output_times import held_back_us
+from dagster_ckpt.operators.output_times import output_lag_us
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.step import OperatorStep
@@ -125,7 +125,7 @@ def _behind_us(
         )
     origin = origin_of(earlier.changes, stream.frame, time.column)
     with naming(asset=asset):
-        held_us = 0 if origin is None or isinstance(operator, AppendOnly) else held_back_us(operator.operator, origin)
+        held_us = 0 if origin is None or isinstance(operator, AppendOnly) else output_lag_us(operator.operator, origin)
     return held_us + time.delay_ms * 1000
 
 

@@ -30,7 +30,7 @@ from dagster_ckpt.operators.shared.checks.updating_checks import (
     check_step,
 )
 from dagster_ckpt.operators.shared.checks.window_checks import time_of_window
-from dagster_ckpt.operators.shared.ranked.order_by import names_in_order, quoted
+from dagster_ckpt.operators.shared.ranked.order_by import names_in_order, quote
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
 from dagster_ckpt.operators.step import one_group
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
@@ -484,7 +484,7 @@ class Stream:
             if rows.upstream is not None and rows.upstream.updating:
                 check_keys_stay(expire_after_us)
                 check_expiry("deduplicate", None, late, None, rows.spec.schema)
-                return _top(rows, Best.kept(keep, order))
+                return _top(rows, Best.for_deduplicate(keep, order))
             return Deduplicate.build(rows.keys, rows.spec, keep, rows.event_time, expire_after_us, late, order)
 
         return self._with_step(StatefulStep("deduplicate", build, compared=order, on_end=OnEnd(on_end)))
@@ -689,7 +689,7 @@ def behind(stream: Stream) -> Stream:
 
     assert stream.step is not None, "only a step has changes"
     if stream.columns:
-        renamed = [f"{quoted(own)} AS {quoted(name)}" for name, own in stream.columns]
+        renamed = [f"{quote(own)} AS {quote(name)}" for name, own in stream.columns]
         return behind(replace(stream, columns=())).select(*renamed)
     if isinstance(stream.frame, UnreadFrame):
         return Stream(stream.frame, earlier=Earlier(stream, stream.frame))

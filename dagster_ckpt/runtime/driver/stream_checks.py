@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.ids import EMPTY
-from dagster_ckpt.operators.begun import begins_now, begun, former
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
+from dagster_ckpt.operators.since_now import begins_now, former, resolve_since
 from dagster_ckpt.protocol.manifest.manifest import (
     InitialTable,
     InputSpec,
@@ -219,7 +219,7 @@ def _with_beginnings(checked: CheckedStream, shown: Manifest | None, newest: Man
     beginning = beginning_after(shown, newest)
     pairs = enumerate(zip(checked.stream.steps, checked.dataflow.operators, strict=True))
     operators = tuple(
-        begun(operator, step.code, former(before, number, operator.pipeline), beginning)
+        resolve_since(operator, step.code, former(before, number, operator.pipeline), beginning)
         for number, (step, operator) in pairs
     )
     return replace(checked, dataflow=Dataflow(operators))

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
-from dagster_ckpt.operators.shared.ranked.order_by import quoted
+from dagster_ckpt.operators.shared.ranked.order_by import quote
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns
 from dagster_ckpt.runtime.catalyst.moments import moment_in
 from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
@@ -269,7 +269,7 @@ class PlanCompiler:
         by = [name for name in (*leading, *sorted(set(own.values()))) if name not in key_names]
         rows = read.stream_of(columns.expressions)
         with naming_columns(columns.expressions, columns.expressions.values()):
-            made = rows.key_by(*key_names).top(1, by=[f"{quoted(name)} asc" for name in by]) if by else rows.distinct()
+            made = rows.key_by(*key_names).top(1, by=[f"{quote(name)} asc" for name in by]) if by else rows.distinct()
         shown = columns.shown(catalyst, output)
         part = Part(catalyst, (), stream=made, attributes=tuple(columns.attributes.values()))
         return part.project(shown, output)

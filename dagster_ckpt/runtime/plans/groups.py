@@ -81,7 +81,7 @@ def _name_of(aggregation: Aggregation) -> str:
     named = [", ".join(aggregation.columns or ()) or aggregation.column, aggregation.other]
     options = [
         f"{name}={value}"
-        for name, value in aggregation.spelled().items()
+        for name, value in aggregation.spelling().items()
         if name not in ("function", "column", "columns", "other") and value is not None
     ]
     return column_name(f"{aggregation.function}({', '.join([*filter(None, named), *options])})")

@@ -8,7 +8,7 @@ from typing import Literal
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.top.top import COUNT_MAX
-from dagster_ckpt.operators.shared.ranked.order_by import quoted
+from dagster_ckpt.operators.shared.ranked.order_by import quote
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, NodeColumns
 from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of, nodes
 from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
@@ -271,7 +271,7 @@ class _Rows:
         return cls(
             read,
             tuple(sorted(of_keys)),
-            tuple(f"{quoted(name)} {text}" for name, text in by.items()),
+            tuple(f"{quote(name)} {text}" for name, text in by.items()),
             tuple(beside[len(ordered) :]),
             RowColumns.of(catalyst, leading, output, list(names)),
             output,
@@ -282,9 +282,9 @@ class _Rows:
         named = self.columns.expressions.items()
         found = (name for name, each in named if name not in self.keys and _has_own_order(catalyst, each))
         if (other := next(found, None)) is not None:
-            return replace(self, by=(f"{quoted(other)} asc",))
+            return replace(self, by=(f"{quote(other)} asc",))
         columns = self.columns.with_column(catalyst, _NO_ORDER, catalyst.parsed("1"))
-        return replace(self, by=(f"{quoted(_NO_ORDER)} asc",), columns=columns)
+        return replace(self, by=(f"{quote(_NO_ORDER)} asc",), columns=columns)
 
     def stream(self) -> Stream:
         """The rows, by their keys."""

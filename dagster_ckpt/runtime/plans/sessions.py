@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dagster_ckpt.operators import agg, over
 from dagster_ckpt.operators.agg import Aggregation
-from dagster_ckpt.operators.shared.ranked.order_by import quoted
+from dagster_ckpt.operators.shared.ranked.order_by import quote
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.declared.stream import Stream
@@ -55,5 +55,5 @@ def aggregated_sessions(rows: Stream, keys: Sequence[str], aggregations: Mapping
     """
     *others, start, end = keys
     rows = rows.key_by(*others) if others else rows
-    found = rows.over(f"{quoted(start)} asc", **{_START: over.session_start(end)})
+    found = rows.over(f"{quote(start)} asc", **{_START: over.session_start(end)})
     return found.key_by(*others, _START).aggregate(**{_END: agg.max(end)}, **aggregations)

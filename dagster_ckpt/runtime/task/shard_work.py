@@ -11,7 +11,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, logged
+from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, change_log_table
 from dagster_ckpt.operators.partial_aggregate import PartialAggregate
 from dagster_ckpt.operators.registry import counters_of
 from dagster_ckpt.operators.rows.append import AppendOnly
@@ -122,7 +122,9 @@ class ShardWork:
             self._begin_merge(shards[0]) if self.is_last and operator.pipeline.appends and shards[0] == 0 else None
         )
         file = self._file(shards[0], 0)
-        with open_state(self.store, self.manifest, shards, file, self.engine, logged(operator), self.step) as state:
+        with open_state(
+            self.store, self.manifest, shards, file, self.engine, change_log_table(operator), self.step
+        ) as state:
             state.compact()
             rows_in, from_steps, late_by_input = self._take_in(operator, state, context, intake, batches, partial)
             finished = _Finished()

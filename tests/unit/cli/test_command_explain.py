@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from dagster_ckpt.cli import main
 from dagster_ckpt.cli.output import documents, explanation_text
 from dagster_ckpt.history.info.epoch_info import info_of
-from dagster_ckpt.operators.explained.explanation import explained
+from dagster_ckpt.operators.explained.explanation import explain_pipeline
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
 from tests.unit.history.made_streams import HOUR_US, TIMED, MadeStream, by_hour
 from tests.worlds.several_steps import sales_joined, with_runs
@@ -65,7 +65,7 @@ def test_state_that_waits_for_the_watermark_says_where_that_stands(tmp_path: Pat
 
 def shown(manifest: Manifest, capsys: pytest.CaptureFixture[str]) -> list[str]:
     info = info_of(Retained(manifest.epoch, manifest.version, manifest.time_ms), manifest, manifest)
-    explanation_text.show_explanation(info, manifest, explained(manifest.pipeline))
+    explanation_text.show_explanation(info, manifest, explain_pipeline(manifest.pipeline))
     return words(capsys.readouterr().out)
 
 
@@ -88,7 +88,7 @@ def test_each_step_has_a_block_with_its_share_of_the_state(capsys: pytest.Captur
     document = documents.explain(
         info_of(Retained(manifest.epoch, manifest.version, manifest.time_ms), manifest, manifest),
         manifest,
-        explained(manifest.pipeline),
+        explain_pipeline(manifest.pipeline),
     )
     assert [step["operator"] for step in json.loads(json.dumps(document["steps"]))] == ["window", "window_join"]
     state = [each for step in json.loads(json.dumps(document["steps"])) for each in step["state"]]

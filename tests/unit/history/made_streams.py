@@ -13,7 +13,7 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.operators import AppendOnly, EpochContext, Operator, RunningAggregate, agg
-from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.operators.shared.late_rows import KEEP, keep_late, late_table
 from dagster_ckpt.operators.shared.window_kinds import Tumbling
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
@@ -168,7 +168,7 @@ class MadeStream:
         store = with_ancestors(self.writer.store, open_store(self.url, self.options), manifest.ancestors)
         context = EpochContext.following(manifest, file.epoch, (file.shard,), 1 << 20)
         hashes = np.array([_hash_of(carrier) for carrier in rows["carrier"].to_pylist()], dtype=np.uint64)
-        with open_state(store, manifest, (file.shard,), file, engine, logged(operator)) as state:
+        with open_state(store, manifest, (file.shard,), file, engine, change_log_table(operator)) as state:
             if self.limits != CompactionLimits():
                 state.compact()
             late = operator.on_rows(0, hashes, rows, state, context)
@@ -177,7 +177,7 @@ class MadeStream:
             rows_out, appended = 0, list[ChangeRef | None]()
             for changes in operator.finish(state, context):
                 rows_out += changes.count
-                if logged(operator) is None:
+                if change_log_table(operator) is None:
                     appended.append(change_log.write(store, replace(file, number=len(appended)), changes.rows))
             tables = state.flush()[file.shard]
             log = (*state.log, *(each for each in appended if each is not None))

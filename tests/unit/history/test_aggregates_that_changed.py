@@ -14,7 +14,7 @@ from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.operators import AppendOnly, RunningAggregate, agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.aggregates.since import SINCE
-from dagster_ckpt.operators.begun import begun
+from dagster_ckpt.operators.since_now import resolve_since
 from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
@@ -46,7 +46,7 @@ def changed(stream: MadeStream, operator: OperatorStep, from_epoch: int | None =
     assert newest is not None
     shown = manifest_to_show(chain, newest, stream.opening(from_epoch))
     steps = () if shown is None else shown.pipeline.steps
-    resolved = begun(operator, None, steps, beginning_after(shown, newest))
+    resolved = resolve_since(operator, None, steps, beginning_after(shown, newest))
     assert not isinstance(resolved, AppendOnly)
     stream.operator = resolved
     stream.open(from_epoch)
@@ -54,7 +54,7 @@ def changed(stream: MadeStream, operator: OperatorStep, from_epoch: int | None =
 
 def rebuilt(stream: MadeStream, operator: OperatorStep, *rows: Delays) -> None:
     """Let a stream with these rows take the place of this one, which has read as many files."""
-    resolved = begun(operator, None, (), 0)
+    resolved = resolve_since(operator, None, (), 0)
     beside = MadeStream(stream.url, f"{NAME}/~rebuild-1", resolved)
     for each in rows:
         beside.commit(departures(each))
@@ -200,7 +200,7 @@ def test_a_rollback_over_a_rebuild_finds_what_the_aggregate_counted_by_then(url:
 
 def test_after_a_rollback_over_a_rebuild_an_aggregate_knows_nothing_of_an_earlier_life(url: str) -> None:
     """Each of both streams had it from its beginning; the one that is gone back to had dropped it."""
-    resolved = begun(of(flights=agg.count(), worst=WORST), None, (), 0)
+    resolved = resolve_since(of(flights=agg.count(), worst=WORST), None, (), 0)
     stream = MadeStream(url, NAME, resolved)
     stream.commit(departures({"UA": [100.0], "AA": [77.0]}))
     changed(stream, of(flights=agg.count()))
@@ -216,7 +216,7 @@ def test_another_run_that_has_gone_on_meanwhile_is_not_forgotten(url: str) -> No
     stream = MadeStream(url, NAME, of(flights=agg.count()))
     stream.commit(departures({"UA": [1.0]}))
     later = of(flights=agg.count(), worst=agg.max("dep_delay", since="now"))
-    stale = begun(later, None, stream.writer.manifest.pipeline.steps, next_beginning(stream.writer.manifest))
+    stale = resolve_since(later, None, stream.writer.manifest.pipeline.steps, next_beginning(stream.writer.manifest))
     stream.commit(departures({"UA": [2.0]}))
     changed(stream, later)
     stream.commit(departures({"UA": [7.0]}))

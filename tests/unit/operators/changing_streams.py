@@ -18,7 +18,7 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext, Operator, from_pipeline
-from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.step import OperatorStep
@@ -149,7 +149,7 @@ class Changing:
             engine = Engine(SystemClock(), budget=MemoryBudget(self.memory_bytes))
             context = EpochContext(epoch, shards, len(SHARDS), None, engine.budget.soft_bytes, self.counters)
             file = FileId(Term(1), epoch, shards[0], attempt=0)
-            with open_state(self.store, self.manifest, shards, file, engine, logged(self.operator)) as state:
+            with open_state(self.store, self.manifest, shards, file, engine, change_log_table(self.operator)) as state:
                 state.compact()
                 yield from self._through(state, context, batches, state.relieve)
                 for shard, tables in state.flush().items():

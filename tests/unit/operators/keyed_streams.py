@@ -15,7 +15,7 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
-from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.operators.registry import counters_of
 from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
@@ -149,7 +149,7 @@ class EngineWorld:
                 counters=Counter(),
             )
             file = FileId(Term(1), epoch, shards[0], attempt=0)
-            with open_state(self.store, self.manifest, shards, file, engine, logged(operator)) as state:
+            with open_state(self.store, self.manifest, shards, file, engine, change_log_table(operator)) as state:
                 state.compact()
                 mine = self._of(shards, operator, batches, distinct)
                 worked = through(operator, its_context, state, mine, state.relieve)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.output_times import held_back_us
+from dagster_ckpt.operators.output_times import output_lag_us
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping, Session, Tumbling, Window
 from tests.unit.operators.joined_streams import Batch, Join, Watermark, in_dicts, interval_join, window_join
 from tests.unit.operators.windowed_streams import Stream, at, windowed
@@ -24,7 +24,7 @@ JOINS = [
 def check(operator: Operator, column: str, time_us: int | None, finished_us: int | None) -> None:
     """A row that comes out is at most so far behind the watermark by which the step has finished before."""
     if time_us is not None and finished_us is not None:
-        assert time_us >= finished_us - held_back_us(operator, column)
+        assert time_us >= finished_us - output_lag_us(operator, column)
 
 
 @examples(100)
@@ -65,4 +65,4 @@ def test_joined_rows_come_out_no_further_behind(operator: Join, epochs: list[tup
 
 def test_the_start_of_a_session_bounds_nothing() -> None:
     with pytest.raises(InvalidPipelineError, match=r"any time before it ends.*instead=window_end"):
-        held_back_us(windowed(Session(7)), "window_start")
+        output_lag_us(windowed(Session(7)), "window_start")

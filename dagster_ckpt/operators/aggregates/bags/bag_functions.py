@@ -78,7 +78,7 @@ def kurtosis(bags: Bags) -> pa.Array:
 
 
 def _central_moments(bags: Bags, power: int) -> tuple[Doubles, Doubles, Doubles]:
-    """Of each group with rows: how many values, and the sums of their distances from the mean to the powers 2 and this.
+    """How many values each group with rows has, and the sums of their distances from the mean to the powers 2 and this.
 
     A bag has the same order however its rows came, and so has each sum.
     """
@@ -150,9 +150,9 @@ def _shape(found: object) -> str:
 
 
 def first_values(limit: int, names: Sequence[str] | None) -> BagFunction:
-    """A list of the first `limit` rows in the order of the first column, then of the others: their values.
+    """A list of the first `limit` rows in the order of the first column, then of the others.
 
-    Of the second column; with `names`, of all but the first as structs.
+    It has their values of the second column; with `names`, of all but the first as structs.
     """
 
     def of(bags: Bags) -> pa.Array:

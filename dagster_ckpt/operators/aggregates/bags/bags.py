@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from dagster_ckpt.lsm.columns import Positions, joined, taken
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null, groups_of, lists_of, values_of
-from dagster_ckpt.operators.shared.arrays.nulls import known
-from dagster_ckpt.operators.shared.arrays.value_order import ordered
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
+from dagster_ckpt.operators.shared.arrays.value_order import order_column
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Bags:
 
     @classmethod
     def of(cls, size: int, groups: Positions, columns: Sequence[pa.Array], counts: Positions) -> "Bags":
-        """Of rows in any order, in which equal ones may come several times. A count may be negative, or 0."""
+        """The bags of rows in any order, in which equal ones may come several times. A count may be negative, or 0."""
         columns = list(map(alike_or_null, columns))
         if len(groups) == 0:
             return cls(size, groups, tuple(columns), counts)
@@ -81,7 +81,7 @@ def usable(columns: Sequence[pa.Array], required: int) -> Positions:
     """The rows that are in a bag: those without a null in the first `required` columns."""
     if required == 0:
         return np.arange(len(columns[0]))
-    return np.flatnonzero(np.logical_and.reduce([known(column) for column in columns[:required]]))
+    return np.flatnonzero(np.logical_and.reduce([has_value(column) for column in columns[:required]]))
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class RowBag:
         taken_ = [taken(column, at) for column in columns]
         return self._lists(Bags.of(len(rows.starts), rows.group_of_row[at], taken_, ones))
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return self._lists(self._of_lists([(old[name], new[name]) for name in self.names]))
 
     def bags(self, state: Columns) -> Bags:
@@ -165,7 +165,7 @@ class BagResult:
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         return (self.none(len(rows.starts)),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (pc.coalesce(old[self.name], new[self.name]),)  # a new group begins with none
 
     def none(self, size: int) -> pa.Array:
@@ -176,6 +176,6 @@ class BagResult:
 def _codes(column: pa.Array) -> tuple[Positions, ...]:
     """What orders the column, the least significant first."""
     if column.null_count == 0:
-        return (ordered(column).codes,)
-    is_null = ~known(column)
-    return np.where(is_null, 0, ordered(column).codes), is_null.astype(np.int64)
+        return (order_column(column).codes,)
+    is_null = ~has_value(column)
+    return np.where(is_null, 0, order_column(column).codes), is_null.astype(np.int64)

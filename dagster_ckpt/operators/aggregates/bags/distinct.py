@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, taken
 from dagster_ckpt.operators.aggregates.kinds.accumulator import COUNTS, Columns, GroupedRows, Keeps
-from dagster_ckpt.operators.aggregates.kinds.counts import added
+from dagster_ckpt.operators.aggregates.kinds.counts import add
 from dagster_ckpt.operators.shared.arrays.lists import alike, groups_of, lists_of, values_of
-from dagster_ckpt.operators.shared.arrays.nulls import known
-from dagster_ckpt.operators.shared.arrays.value_order import ordered
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
+from dagster_ckpt.operators.shared.arrays.value_order import order_column
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,24 @@ class DistinctValues:
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.column]
-        valued = np.flatnonzero(known(column))
+        valued = np.flatnonzero(has_value(column))
         return (_distinct(rows.group_of_row[valued], taken(column, valued), len(rows.starts)),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         sides = (old[self.name], new[self.name])
         return (_distinct(groups_of(sides), values_of(sides), len(sides[1])),)
 
 
 @dataclass(frozen=True)
 class MarkedValues:
-    """The number of rows with a mark, the boolean column `found`."""
+    """The number of rows with a mark, the boolean column `marks`."""
 
     column: str
 
     keeps: ClassVar[Keeps] = COUNTS
 
     @property
-    def found(self) -> str:
+    def marks(self) -> str:
         """The column with the marks."""
         return f"_is_new({self.column})"
 
@@ -70,18 +70,18 @@ class MarkedValues:
         return (pa.field(self.name, pa.int64(), nullable=False),)
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
-        is_new = rows.columns[self.found].cast(pa.int64()).to_numpy()
+        is_new = rows.columns[self.marks].cast(pa.int64()).to_numpy()
         return (pa.array(np.add.reduceat(is_new, rows.starts)),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (added(old[self.name], new[self.name]),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (add(old[self.name], new[self.name]),)
 
 
 @dataclass(frozen=True)
 class NewValues(MarkedValues):
     """The number of distinct values of a column, from rows that are marked as having a new value or not.
 
-    The mark is the boolean column `found`, added to the rows before (`DistinctTable`).
+    The mark is the boolean column `marks`, added to the rows before (`DistinctTable`).
     """
 
 
@@ -94,7 +94,7 @@ def _distinct(groups: Positions, values: pa.Array, count: int) -> pa.Array:
     """A list for each group of its distinct values, ascending."""
     if len(values) == 0:
         return lists_of(groups, values, count)
-    codes = ordered(values).codes
+    codes = order_column(values).codes
     order = np.lexsort((codes, groups))
     groups, codes = groups[order], codes[order]
     is_first = np.ones(len(order), dtype=np.bool_)

@@ -35,12 +35,12 @@ class OfNewValues:
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.marks.column]
-        values = pc.if_else(rows.columns[self.marks.found], column, pa.scalar(None, column.type))
+        values = pc.if_else(rows.columns[self.marks.marks], column, pa.scalar(None, column.type))
         columns = {**rows.columns, of_new(self.marks.column): values}
         return self.inner.of_rows(GroupedRows(rows.starts, rows.sizes, columns))
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return self.inner.merged(old, new)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return self.inner.merge(old, new)
 
 
 def totals_of_lists(distinct: DistinctValues, accumulators: Sequence[Accumulator], state: Columns) -> Columns:

@@ -24,11 +24,12 @@ __all__ = ["avg_distinct", "count_distinct", "sum_distinct"]
 
 
 def count_distinct(column: str, *, since: str | None = None) -> Aggregation:
-    """The exact number of distinct values: a bigint, never null. Of any column that is not nested, or of a struct.
+    """The exact number of distinct values: a bigint, never null.
 
-    Each value is kept once per key, or per window of a key, for as long as that key or window is kept. Without
-    `expire_after` the cost of an epoch depends on its rows alone. With it, and in windows, the values are one list,
-    which is rewritten in every epoch that touches it: for hundreds of thousands, use `approx_count_distinct`.
+    The column may have any type that is not nested, or be a struct. Each value is kept once per key, or per window of a
+    key, for as long as that key or window is kept. Without `expire_after` the cost of an epoch depends on its rows
+    alone. With it, and in windows, the values are one list, which is rewritten in every epoch that touches it: for
+    hundreds of thousands, use `approx_count_distinct`.
     """
     return Aggregation("count_distinct", column, since=since)
 

@@ -70,7 +70,7 @@ def _exactly(in_row: Plan, result: results.OfTotal) -> Plan:
         return AggregatePlan(
             pa.field(request.name, pa.float64()),
             (count, total),
-            lambda state: result(exact_sums.rounded(state[total.name]), state[count.name]),
+            lambda state: result(exact_sums.round_total(state[total.name]), state[count.name]),
         )
 
     return plan

@@ -61,6 +61,6 @@ class Accumulator(Protocol):
         """Its state columns for these rows alone, one value per group."""
         ...
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         """Its state columns over the rows of both sides. In `old` all columns are null for a new key."""
         ...

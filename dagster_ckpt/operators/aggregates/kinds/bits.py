@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
-from dagster_ckpt.operators.shared.arrays.nulls import filled
+from dagster_ckpt.operators.shared.arrays.nulls import fill_null
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Bits:
         return (pa.field(self.name, self.type, nullable=False),)
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
-        values = filled(rows.columns[self.column], self.bitwise.nothing).to_numpy()
+        values = fill_null(rows.columns[self.column], self.bitwise.nothing).to_numpy()
         return (pa.array(self.bitwise.reduce.reduceat(values, rows.starts)).cast(self.type),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (self.bitwise.together(filled(old[self.name], self.bitwise.nothing), new[self.name]),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (self.bitwise.together(fill_null(old[self.name], self.bitwise.nothing), new[self.name]),)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         return (Partial(f"{self.bitwise.name}({name(self.column)})", self.type),)
 
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
-        return (filled(columns[0], self.bitwise.nothing),)
+        return (fill_null(columns[0], self.bitwise.nothing),)

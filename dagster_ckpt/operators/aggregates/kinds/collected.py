@@ -9,8 +9,8 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, taken
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike, groups_of, lists_of, values_of
-from dagster_ckpt.operators.shared.arrays.nulls import known
-from dagster_ckpt.operators.shared.arrays.value_order import ordered
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
+from dagster_ckpt.operators.shared.arrays.value_order import order_column
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,17 @@ class FirstValues:
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         value, by = rows.columns[self.column], rows.columns[self.by]
-        usable = np.flatnonzero(known(value) & known(by))
+        usable = np.flatnonzero(has_value(value) & has_value(by))
         return self._first(rows.group_of_row[usable], taken(value, usable), taken(by, usable), len(rows.starts))
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         values, bys = ((old[name], new[name]) for name in self.names)
         return self._first(groups_of(values), values_of(values), values_of(bys), len(values[1]))
 
     def _first(self, groups: Positions, values: pa.Array, bys: pa.Array, count: int) -> tuple[pa.Array, ...]:
         if len(groups) == 0:
             return lists_of(groups, values, count), lists_of(groups, bys, count)
-        order = np.lexsort((ordered(values).codes, ordered(bys).codes, groups))
+        order = np.lexsort((order_column(values).codes, order_column(bys).codes, groups))
         groups = groups[order]
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         place = np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dagster_ckpt.lsm.columns import mask_of
 from dagster_ckpt.operators.aggregates.kinds.accumulator import COUNTS, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
-from dagster_ckpt.operators.shared.arrays.nulls import filled, known
+from dagster_ckpt.operators.shared.arrays.nulls import fill_null, has_value
 from dagster_ckpt.operators.shared.state_columns import ROWS
 
 LAST_TIME = "_last_time"
@@ -30,8 +30,8 @@ class RowCount:
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         return (pa.array(rows.sizes),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (added(old[ROWS], new[ROWS]),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (add(old[ROWS], new[ROWS]),)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         return (Partial("count(1)", pa.int64()),)
@@ -61,10 +61,10 @@ class ValueCount:
         column = rows.columns[self.column]
         if column.null_count == 0:
             return (pa.array(rows.sizes),)
-        return (pa.array(np.add.reduceat(known(column).astype(np.int64), rows.starts)),)
+        return (pa.array(np.add.reduceat(has_value(column).astype(np.int64), rows.starts)),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (added(old[self.name], new[self.name]),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (add(old[self.name], new[self.name]),)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         return (Partial(f"count({name(self.column)})", pa.int64()),)
@@ -91,11 +91,11 @@ class PairCount:
         return (pa.field(self.name, pa.int64(), nullable=False),)
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
-        both = np.logical_and(*(known(rows.columns[name]) for name in self.columns))
+        both = np.logical_and(*(has_value(rows.columns[name]) for name in self.columns))
         return (pa.array(np.add.reduceat(both.astype(np.int64), rows.starts)),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (added(old[self.name], new[self.name]),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (add(old[self.name], new[self.name]),)
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,11 @@ class TrueCount:
         return (pa.field(self.name, pa.int64(), nullable=False),)
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
-        is_true = mask_of(filled(rows.columns[self.column], False))
+        is_true = mask_of(fill_null(rows.columns[self.column], False))
         return (pa.array(np.add.reduceat(is_true.astype(np.int64), rows.starts)),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (added(old[self.name], new[self.name]),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (add(old[self.name], new[self.name]),)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         return (Partial(f"count_if({name(self.column)})", pa.int64()),)
@@ -146,10 +146,10 @@ class LastTime:
             return (pa.nulls(len(rows.starts), pa.timestamp("us")),)
         time = rows.columns[self.column]
         least = np.iinfo(np.int64).min
-        greatest = np.maximum.reduceat(filled(time.view(pa.int64()), least).to_numpy(), rows.starts)
+        greatest = np.maximum.reduceat(fill_null(time.view(pa.int64()), least).to_numpy(), rows.starts)
         return (pa.array(greatest, mask=greatest == least).view(pa.timestamp("us")),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         if self.column is None:
             return (new[LAST_TIME],)
         return (pc.max_element_wise(old[LAST_TIME], new[LAST_TIME]),)
@@ -162,6 +162,6 @@ class LastTime:
         return (pa.nulls(groups, pa.timestamp("us")),)
 
 
-def added(old: pa.Array, new: pa.Array) -> pa.Array:
+def add(old: pa.Array, new: pa.Array) -> pa.Array:
     """The sum of two columns of counts, with 0 for a null in the old one."""
-    return pc.add(filled(old, 0), new)
+    return pc.add(fill_null(old, 0), new)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, joined, taken
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null
-from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.arrays.value_order import End
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 
@@ -53,7 +53,7 @@ class EdgeRow:
         columns = [rows.columns[name] for name in (*self.columns, self.by)]
         return self._edges(rows.group_of_row, columns, len(rows.starts))
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         count = len(new[self.names[0]])
         by_group = np.arange(_SIDES * count).reshape(_SIDES, count).T.ravel()
         columns = [taken(joined([old[name], new[name]]), by_group) for name in self.names]
@@ -62,12 +62,12 @@ class EdgeRow:
     def result(self, state: Columns) -> pa.Array:
         """The rows as structs."""
         *names, by = self.names
-        return struct_of(self.columns, [state[name] for name in names], ~known(state[by]))
+        return struct_of(self.columns, [state[name] for name in names], ~has_value(state[by]))
 
     def _edges(self, groups: Positions, columns: Sequence[pa.Array], count: int) -> tuple[pa.Array, ...]:
         """One row of each group, of rows that are sorted by it."""
         *values, by = columns
-        at = np.flatnonzero(known(by))
+        at = np.flatnonzero(has_value(by))
         row = np.full(count, -1, dtype=np.int64)
         if len(at):
             places = OrderColumn("", descending=self.end is End.GREATEST).codes(taken(by, at))

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.extremes import furthest_codes
-from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
-from dagster_ckpt.operators.shared.arrays.value_order import End, one_zero, ordered, precedes
+from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
+from dagster_ckpt.operators.shared.arrays.value_order import End, one_zero, order_column, precedes
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,22 @@ class Edge:
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         value, by = rows.columns[self.column], rows.columns[self.by]
-        usable = known(value) & known(by)
+        usable = has_value(value) & has_value(by)
         somewhere = np.logical_or.reduceat(usable, rows.starts)
-        places = ordered(by).codes
+        places = order_column(by).codes
         edge = furthest_codes(places, usable, rows.starts, self.end)
         tied = np.flatnonzero(usable & (places == edge[rows.group_of_row]))
         row = np.zeros(len(rows.starts), dtype=np.int64)
-        row[somewhere] = self._settled(tied, rows.group_of_row[tied], value)
+        row[somewhere] = self._break_ties(tied, rows.group_of_row[tied], value)
         chosen = pa.array(row)
         return tuple(or_null(one_zero(column.take(chosen)), somewhere) for column in (value, by))
 
-    def _settled(self, tied: Positions, groups: Positions, value: pa.Array) -> Positions:
+    def _break_ties(self, tied: Positions, groups: Positions, value: pa.Array) -> Positions:
         """One row of each group: of the tied rows the one with the least (greatest) value."""
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         if len(starts) == len(tied):
             return tied
-        codes = ordered(value.take(pa.array(tied))).codes
+        codes = order_column(value.take(pa.array(tied))).codes
         furthest = furthest_codes(codes, np.ones(len(tied), dtype=np.bool_), starts, self.end)
         settled = np.zeros(len(starts), dtype=np.int64)
         best = np.flatnonzero(codes == np.repeat(furthest, np.diff(starts, append=len(tied))))
@@ -66,7 +66,7 @@ class Edge:
         settled[np.searchsorted(groups[starts], groups[best])] = tied[best]
         return settled
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         value, by = self.names
         # The side with the lesser (greater) `by` wins; the value breaks a tie.
         near, far = (new, old) if self.end is End.LEAST else (old, new)

@@ -13,7 +13,7 @@ from dagster_ckpt.operators.aggregates.kinds.accumulator import SUMS, Columns, G
 from dagster_ckpt.operators.aggregates.kinds.counts import PairCount
 from dagster_ckpt.operators.shared.arrays import exact_numbers
 from dagster_ckpt.operators.shared.arrays.exact_numbers import EXACT, Doubles, Whole
-from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
+from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ class ExactSum:
             groups, columns = groups[at], [taken(column, at) for column in columns]
         return (exact_numbers.total(groups, [_doubles(column) for column in columns], len(rows.starts)),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (exact_numbers.added(old[self.name], new[self.name]),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (exact_numbers.add(old[self.name], new[self.name]),)
 
 
-def rounded(total: pa.Array) -> pa.Array:
+def round_total(total: pa.Array) -> pa.Array:
     """The total of one column as a double, rounded once. NaN and infinities count as in IEEE 754."""
     found = np.zeros(len(total))
     for part, (whole,) in exact_numbers.blocks([total]):
-        found[part] = exact_numbers.doubles(*whole.rounded(), factors=1)
+        found[part] = exact_numbers.doubles(*whole.to_doubles(), factors=1)
     nan, infinite, minus_infinite = (counts > 0 for counts in exact_numbers.not_finite(total))
     found[infinite] = np.inf
     found[minus_infinite] = -np.inf
@@ -86,19 +86,19 @@ class Pairs:
         return PairCount((self.y, self.x))
 
     def totals(self) -> tuple[ExactSum, ExactSum]:
-        """Of y and of x."""
+        """The sums of y and of x."""
         return ExactSum((self.y,), (self.x,)), ExactSum((self.x,), (self.y,))
 
     def squares(self) -> tuple[ExactSum, ExactSum]:
-        """Of y and of x."""
+        """The sums of the squares of y and of x."""
         return ExactSum((self.y, self.y), (self.x,)), ExactSum((self.x, self.x), (self.y,))
 
     def products(self) -> ExactSum:
-        """Of y times x."""
+        """The sum of y times x."""
         return ExactSum((self.y, self.x))
 
     def covariance(self, state: Columns, ddof: int) -> pa.Array:
-        """Of a sample (`ddof` 1) or of the population (0), a double; null for `ddof` rows or fewer."""
+        """The covariance of a sample (`ddof` 1) or of the population (0), a double; null for `ddof` rows or fewer."""
         n = self._n(state)
         return or_null(pa.array(self._of_both(state, np.maximum(n - ddof, 1))), n > ddof)
 
@@ -112,7 +112,7 @@ class Pairs:
         return or_null(pa.array(self._correlation(state, root)), (self._n(state) > 1) & (root != 0))
 
     def slope(self, state: Columns) -> pa.Array:
-        """Of the line that fits y by x best, a double; null where x is always the same, as it is in one row.
+        """The slope of the line that fits y by x best, a double; null where x is always the same, as it is in one row.
 
         NaN where x is not finite, even in one row: its distance from the mean is not 0 then.
         """
@@ -123,7 +123,7 @@ class Pairs:
         """Where that line is at x = 0, a double; null where x is always the same."""
         slope, is_line = self._slope(state)
         n = np.maximum(self._n(state), 1)
-        y, x = (rounded(state[total.name]).to_numpy() / n for total in self.totals())
+        y, x = (round_total(state[total.name]).to_numpy() / n for total in self.totals())
         with np.errstate(invalid="ignore"):
             return or_null(pa.array(y - slope * x), is_line)
 
@@ -166,7 +166,7 @@ def _moment(
     """
     found = np.zeros(len(n))
     for part, (x, y, xy) in exact_numbers.blocks([*totals, products]):
-        mantissas, exponents = xy.times(Whole.of(n[part])).minus(x.times(y)).rounded()
+        mantissas, exponents = xy.times(Whole.of(n[part])).minus(x.times(y)).to_doubles()
         means = mantissas / np.maximum(n[part], 1)
         found[part] = exact_numbers.doubles(means if over is None else means / over[part], exponents, factors=2)
     strange = [counts > 0 for column in (*totals, products) for counts in exact_numbers.not_finite(column)]
@@ -183,7 +183,7 @@ def _root_of_product(left: Doubles, right: Doubles) -> Doubles:
 
 
 def _all_known(rows: GroupedRows, names: tuple[str, ...]) -> Mask:
-    usable: Mask = np.logical_and.reduce([known(rows.columns[name]) for name in names])
+    usable: Mask = np.logical_and.reduce([has_value(rows.columns[name]) for name in names])
     return usable
 
 

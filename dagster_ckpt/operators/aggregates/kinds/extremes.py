@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from dagster_ckpt.lsm.columns import Mask, Positions
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
-from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
-from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, LEAST, End, one_zero, ordered, precedes
+from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
+from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, LEAST, End, one_zero, order_column, precedes
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Extreme:
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.column]
-        order = ordered(column)
-        values = known(column)
+        order = order_column(column)
+        values = has_value(column)
         somewhere = np.logical_or.reduceat(values, rows.starts)
         if not somewhere.any():
             return (pa.nulls(len(rows.starts), self.type),)
@@ -45,7 +45,7 @@ class Extreme:
         furthest[~somewhere] = furthest[somewhere][0]
         return (or_null(order.values(furthest), somewhere),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (further(old[self.name], new[self.name], self.end),)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:

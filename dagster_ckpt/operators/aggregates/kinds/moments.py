@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.counts import ValueCount
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
-from dagster_ckpt.operators.shared.arrays.nulls import filled, known
+from dagster_ckpt.operators.shared.arrays.nulls import fill_null, has_value
 
 Doubles = npt.NDArray[np.float64]
 
@@ -39,10 +39,10 @@ class Moments:
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.column]
-        valid = known(column)
+        valid = has_value(column)
         count = np.maximum(np.add.reduceat(valid.astype(np.int64), rows.starts), 1)
         # Unsafe only means that an integer beyond 2**53 is rounded to a double, as Spark rounds it.
-        values = filled(column.cast(pa.float64(), safe=False), 0.0).to_numpy()
+        values = fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy()
         with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN end as NaN, as in Spark
             mean = np.add.reduceat(values, rows.starts) / count
             distance = np.where(valid, values - mean[rows.group_of_row], 0.0)
@@ -52,9 +52,9 @@ class Moments:
             m2 = np.add.reduceat(distance * distance, rows.starts) - count * error * error
         return pa.array(mean), pa.array(m2)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         count = ValueCount(self.column).name
-        n_old, n_new = (filled(side[count], 0).to_numpy().astype(np.float64) for side in (old, new))
+        n_old, n_new = (fill_null(side[count], 0).to_numpy().astype(np.float64) for side in (old, new))
         (mean_old, m2_old), (mean_new, m2_new) = (self._of(side) for side in (old, new))
         n = np.maximum(n_old + n_new, 1.0)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -71,9 +71,9 @@ class Moments:
         return tuple(Partial(each, pa.float64()) for each in (f"avg({value})", f"var_pop({value}) * count({value})"))
 
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
-        mean, m2 = (filled(each, 0.0) for each in columns)
+        mean, m2 = (fill_null(each, 0.0) for each in columns)
         return pc.if_else(pc.is_nan(m2), m2, mean), m2  # no number has an infinite mean and a known distance from it
 
     def _of(self, side: Columns) -> tuple[Doubles, Doubles]:
-        mean, m2 = (filled(side[name], 0.0).to_numpy() for name in self.names)
+        mean, m2 = (fill_null(side[name], 0.0).to_numpy() for name in self.names)
         return mean, m2

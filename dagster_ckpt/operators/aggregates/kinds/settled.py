@@ -33,5 +33,5 @@ class BestValue:
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         return (pa.nulls(len(rows.starts), self.type),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (old[self.name],)

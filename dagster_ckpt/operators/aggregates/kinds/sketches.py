@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.columns import Mask, Positions, taken
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
-from dagster_ckpt.operators.shared.arrays.nulls import known
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 
 Values = npt.NDArray[Any]
@@ -64,7 +64,7 @@ class DistinctSketch:
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.column]
-        valued = np.flatnonzero(known(column))
+        valued = np.flatnonzero(has_value(column))
         # 48 bits, equal for equal values of any type: a billion values have a few thousand collisions.
         words = subkey_hashes(np.zeros(len(valued), dtype=np.uint64), [taken(column, valued)]).view(np.int64)
         groups = rows.group_of_row[valued]
@@ -74,8 +74,8 @@ class DistinctSketch:
         distinct = order[is_first]
         return (_of_each(groups[distinct], words[distinct], len(rows.starts), self._of_words),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (_merged(old[self.name], new[self.name], self._union),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (_merge_states(old[self.name], new[self.name], self._union),)
 
     def result(self, state: Columns) -> pa.Array:
         """The estimates, as int64; 0 where there is no value."""
@@ -134,8 +134,8 @@ class QuantileSketch:
         order = np.lexsort((numbers, groups))  # so that the order of the rows does not show
         return (_of_each(groups[order], numbers[order], len(rows.starts), self._of_numbers),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (_merged(old[self.name], new[self.name], self._both),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (_merge_states(old[self.name], new[self.name], self._both),)
 
     def result(self, state: Columns, q: float) -> pa.Array:
         """The `q`-quantiles, as doubles; null where there is no value."""
@@ -172,8 +172,8 @@ def _of_each(groups: Positions, values: Values, count: int, sketch: Callable[[Va
     return made.take(pa.array(row, mask=~has_values))
 
 
-def _merged(old: pa.Array, new: pa.Array, merge: Callable[[bytes, bytes], bytes]) -> pa.Array:
-    both: Mask = known(old) & known(new)
+def _merge_states(old: pa.Array, new: pa.Array, merge: Callable[[bytes, bytes], bytes]) -> pa.Array:
+    both: Mask = has_value(old) & has_value(new)
     at = pa.array(np.flatnonzero(both))
     merged = [merge(*pair) for pair in zip(old.take(at).to_pylist(), new.take(at).to_pylist(), strict=True)]
     return pc.replace_with_mask(pc.coalesce(old, new), pa.array(both), pa.array(merged, pa.binary()))
@@ -182,7 +182,7 @@ def _merged(old: pa.Array, new: pa.Array, merge: Callable[[bytes, bytes], bytes]
 def _numbers_of(sketches: pa.Array, number: Callable[[bytes], float]) -> npt.NDArray[np.float64]:
     """The number from each sketch; NaN where there is none."""
     numbers = np.full(len(sketches), np.nan)
-    numbers[known(sketches)] = [number(data) for data in sketches.drop_null().to_pylist()]
+    numbers[has_value(sketches)] = [number(data) for data in sketches.drop_null().to_pylist()]
     return numbers
 
 

@@ -13,7 +13,7 @@ from dagster_ckpt.halves import HALF, HALF_BITS, half_names, total_name
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.operators.aggregates.kinds.accumulator import SUMS, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
-from dagster_ckpt.operators.shared.arrays.nulls import filled
+from dagster_ckpt.operators.shared.arrays.nulls import fill_null
 
 DECIMAL_DIGITS_MAX = 38
 _SUMMABLE_DIGITS = 28
@@ -49,9 +49,9 @@ class IntegerSum(_Sum):
             self._check(_halves(values, rows.starts)[0])
         return (pa.array(np.add.reduceat(values, rows.starts)),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         try:
-            return (pc.add_checked(filled(old[self.name], 0), new[self.name]),)
+            return (pc.add_checked(fill_null(old[self.name], 0), new[self.name]),)
         except pa.ArrowInvalid as error:
             raise _does_not_fit(self.column, "bigint") from error
 
@@ -94,9 +94,9 @@ class WideSum:
         high, low = _halves(_integers(rows.columns[self.column]), rows.starts)
         return pa.array(high), pa.array(low)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        high, low = (filled(old[name], 0).to_numpy() + new[name].to_numpy() for name in self.names)
-        high, low = _carried(high, low)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        high, low = (fill_null(old[name], 0).to_numpy() + new[name].to_numpy() for name in self.names)
+        high, low = _carry(high, low)
         return pa.array(high), pa.array(low)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
@@ -121,20 +121,20 @@ class FloatSum(_Sum):
         return (pa.field(self.name, pa.float64(), nullable=False),)
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
-        values = filled(rows.columns[self.column], 0.0).to_numpy().astype(np.float64, copy=False)
+        values = fill_null(rows.columns[self.column], 0.0).to_numpy().astype(np.float64, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
             # A total starts at 0.0, so it is never -0.0: otherwise adding 0.0 for a null would change it.
             return (pa.array(np.add.reduceat(values, rows.starts) + 0.0),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (pc.add(filled(old[self.name], 0.0), new[self.name]),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return (pc.add(fill_null(old[self.name], 0.0), new[self.name]),)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         return (Partial(f"sum(CAST({name(self.column)} AS DOUBLE))", pa.float64()),)
 
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
         [total] = columns
-        return (pc.add(filled(total, 0.0), 0.0),)
+        return (pc.add(fill_null(total, 0.0), 0.0),)
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,13 @@ class DecimalSum(_Sum):
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         values = rows.columns[self.column].cast(self._wide())
-        groups = pa.table({"group": rows.group_of_row, "value": filled(values, 0)})
+        groups = pa.table({"group": rows.group_of_row, "value": fill_null(values, 0)})
         totals = groups.group_by("group", use_threads=False).aggregate([("value", "sum")])
-        return (self._narrowed(totals["value_sum"].combine_chunks()),)
+        return (self._narrow(totals["value_sum"].combine_chunks()),)
 
-    def merged(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        before, now = (filled(side[self.name].cast(self._wide()), 0) for side in (old, new))
-        return (self._narrowed(pc.add(before, now)),)
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        before, now = (fill_null(side[self.name].cast(self._wide()), 0) for side in (old, new))
+        return (self._narrow(pc.add(before, now)),)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         """Values of more than 28 digits, which are rare, are summed in two parts, exact for ten billion rows.
@@ -192,11 +192,11 @@ class DecimalSum(_Sum):
             total, count = columns
             if pc.any(pc.and_(pc.is_null(total), pc.greater(count, 0))).as_py():
                 raise self._outgrown()
-            return (filled(total, 0),)
-        short, high, low = (filled(each, 0) for each in columns)
+            return (fill_null(total, 0),)
+        short, high, low = (fill_null(each, 0) for each in columns)
         upper = pc.multiply(high.cast(pa.decimal256(29, 0)), pa.scalar(self._unit))
         wide = [each.cast(self._wide()) for each in (short, upper, low)]
-        return (self._narrowed(reduce(pc.add, wide)),)
+        return (self._narrow(reduce(pc.add, wide)),)
 
     @property
     def _unit(self) -> Decimal:
@@ -207,7 +207,7 @@ class DecimalSum(_Sum):
         # 128 bits would wrap round silently; 256 hold any total of 38-digit numbers.
         return pa.decimal256(DECIMAL_DIGITS_MAX + 20, self.type.scale)
 
-    def _narrowed(self, totals: pa.Array) -> pa.Array:
+    def _narrow(self, totals: pa.Array) -> pa.Array:
         try:
             return totals.cast(self.total)
         except pa.ArrowInvalid as error:
@@ -227,7 +227,7 @@ def _power_of_10(exponent: int) -> Decimal:
 
 
 def _integers(column: pa.Array) -> Positions:
-    values: Positions = filled(column, 0).to_numpy().astype(np.int64, copy=False)
+    values: Positions = fill_null(column, 0).to_numpy().astype(np.int64, copy=False)
     return values
 
 
@@ -235,7 +235,7 @@ def _halves(values: Positions, starts: Positions) -> tuple[Positions, Positions]
     """Each group's total as `high * 2**32 + low`, exact for up to 2**31 rows."""
     high = np.add.reduceat(values >> HALF_BITS, starts)
     low = np.add.reduceat(values & HALF, starts)
-    return _carried(high, low)
+    return _carry(high, low)
 
 
 def _partial_halves(column: str) -> tuple[Partial, ...]:
@@ -246,11 +246,11 @@ def _partial_halves(column: str) -> tuple[Partial, ...]:
 
 
 def _of_partial_halves(columns: tuple[pa.Array, ...]) -> tuple[Positions, Positions]:
-    high, low = (filled(each, 0).to_numpy() for each in columns)
-    return _carried(high, low)
+    high, low = (fill_null(each, 0).to_numpy() for each in columns)
+    return _carry(high, low)
 
 
-def _carried(high: Positions, low: Positions) -> tuple[Positions, Positions]:
+def _carry(high: Positions, low: Positions) -> tuple[Positions, Positions]:
     return high + (low >> HALF_BITS), low & HALF
 
 

@@ -43,7 +43,7 @@ class BucketLookups:
     def __init__(self, bytes_max: int) -> None:
         self._batch = BatchSize(bytes_max, _ROOM_BYTES, growth_max=8)
 
-    def found(
+    def find(
         self, probes: BucketProbes, get: Callable[[BucketProbes], FoundAll]
     ) -> Iterator[tuple[BucketProbes, FoundAll]]:
         """All probes in batches, each looked up when the iterator reaches it."""

@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.joins import join_checks
 from dagster_ckpt.operators.joins.appending_join import AppendingJoin, pipeline_of
-from dagster_ckpt.operators.joins.arrivals import ARRIVED, BUCKET, arrived, expire_arrivals, put_arrivals
+from dagster_ckpt.operators.joins.arrivals import ARRIVED, BUCKET, epoch_arrivals, expire_arrivals, put_arrivals
 from dagster_ckpt.operators.joins.interval.bucket_lookups import BucketLookups
 from dagster_ckpt.operators.joins.interval.interval_matches import ArrivedRows, BucketMatches
 from dagster_ckpt.operators.joins.interval.interval_state import IntervalState
@@ -103,7 +103,7 @@ class IntervalJoin(AppendingJoin):
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         side = self._side(number)
         late = late_rows(flat(rows.column(side.time)), context.watermark_us)
-        wanted = side.wanted(rows, self.how, late)
+        wanted = side.usable(rows, self.how, late)
         if not wanted.all():
             hashes, rows = hashes[wanted], take(rows, np.flatnonzero(wanted))
         if rows.num_rows:
@@ -115,7 +115,7 @@ class IntervalJoin(AppendingJoin):
         # Join new rights with the lefts of earlier epochs, then new lefts with all rights: each pair once.
         for number in (RIGHT, LEFT):
             lookups = BucketLookups(context.memory_bytes // 4)
-            for hashes, rows in arrived(self._side(number), state):
+            for hashes, rows in epoch_arrivals(self._side(number), state):
                 for result in self._join(number, hashes, rows, state, context, lookups):
                     yield from pieces.add(result)
                 yield from pieces.count(rows.nbytes)
@@ -124,7 +124,7 @@ class IntervalJoin(AppendingJoin):
             for number, kept in enumerate(self.states):
                 until_us = self.interval.until_us(number, context.watermark_us)
                 for rows in kept.due(until_us, state):
-                    yield from pieces.add(self.unmatched(number, rows, context))
+                    yield from pieces.add(self.emit_unmatched(number, rows, context))
                 kept.expire(until_us, state)
         yield from pieces.rest()
 
@@ -143,7 +143,7 @@ class IntervalJoin(AppendingJoin):
         """Join arrived rows with the kept rows of the other input, then keep them."""
         matchable = self._side(number).matchable(rows)
         if not matchable.all():
-            yield self.unmatched(number, take(rows, np.flatnonzero(~matchable)), context)
+            yield self.emit_unmatched(number, take(rows, np.flatnonzero(~matchable)), context)
             hashes, rows = hashes[matchable], take(rows, np.flatnonzero(matchable))
         if rows.num_rows == 0:
             return
@@ -151,7 +151,7 @@ class IntervalJoin(AppendingJoin):
         matched = np.zeros(rows.num_rows, dtype=np.bool_)
         arrivals = ArrivedRows(self._side(number), self._side(other), self.interval, hashes, rows)
         for found in arrivals.matches(self.states[other].table(state), lookups):
-            matched[found.at[found.matches.matched]] = True
+            matched[found.at[found.matches.has_match]] = True
             if self.how.gives_pairs:
                 yield from self._pairs(number, rows, found, context)
             yield from self._partners(other, found, state)

@@ -51,7 +51,7 @@ class ArrivedRows:
         """
         reach = self.interval.reach(self.side.number, self.interval.places(self.side.number, self._times))
         for probes in self._probes(reach):
-            for part, found in lookups.found(probes, lambda part: self._get(part, table)):
+            for part, found in lookups.find(probes, lambda part: self._get(part, table)):
                 if found.rows.num_rows:
                     yield self._matches(part, found, reach)
 

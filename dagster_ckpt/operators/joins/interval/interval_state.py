@@ -10,7 +10,7 @@ from dagster_ckpt.lsm.columns import Mask, Positions, take
 from dagster_ckpt.lsm.table import Hashes, State, StateTable
 from dagster_ckpt.operators.joins.arrivals import BUCKET, arrivals_spec
 from dagster_ckpt.operators.joins.join_types import JoinType
-from dagster_ckpt.operators.joins.sides import Side, shaped
+from dagster_ckpt.operators.joins.sides import Side, shape_rows
 from dagster_ckpt.operators.shared.state_columns import HASH, ROW, hash_column, whole_number
 from dagster_ckpt.protocol.manifest.manifest import SortKind, StateTableSpec
 
@@ -30,7 +30,7 @@ class IntervalState:
     @property
     def specs(self) -> tuple[StateTableSpec, ...]:
         """All state tables of the side."""
-        timeline = (self._unmatched,) if self._keeps_unmatched else ()
+        timeline = (self._unmatched_table,) if self._keeps_unmatched else ()
         return arrivals_spec(self.side), self._rows, *timeline
 
     @property
@@ -47,29 +47,31 @@ class IntervalState:
         unmatched = np.flatnonzero(~matched)
         if self.how.ends_with_a_match(self.side.number):
             hashes, rows, unmatched = _only(hashes, rows, unmatched)
-        self.table(state).put(hashes, shaped(self._rows.schema, rows, {}))
+        self.table(state).put(hashes, shape_rows(self._rows.schema, rows, {}))
         if self._keeps_unmatched:
             hashes, rows, _ = _only(hashes, rows, unmatched)
             added = {HASH: hash_column(hashes)}
-            state.timeline(self._unmatched.name).put(hashes, shaped(self._unmatched.schema, rows, added))
+            state.timeline(self._unmatched_table.name).put(
+                hashes, shape_rows(self._unmatched_table.schema, rows, added)
+            )
 
     def have_matched(self, hashes: Hashes, rows: pa.Table, state: State) -> None:
         """Record that distinct rows of the table have matched, perhaps not for the first time."""
         if self.how.ends_with_a_match(self.side.number):
             self.table(state).delete(hashes, rows.select(list(self._rows.keys)))
         if self._keeps_unmatched:
-            state.timeline(self._unmatched.name).delete(hashes, rows.select(list(self._unmatched.keys)))
+            state.timeline(self._unmatched_table.name).delete(hashes, rows.select(list(self._unmatched_table.keys)))
 
     def due(self, until_us: int, state: State) -> Iterator[pa.Table]:
         """The unmatched rows before that moment, in pieces."""
         if self._keeps_unmatched:
-            yield from state.timeline(self._unmatched.name).scan(None, until_us)
+            yield from state.timeline(self._unmatched_table.name).scan(None, until_us)
 
     def expire(self, until_us: int, state: State) -> None:
         """Expire the rows before that moment."""
         self.table(state).expire(until_us)
         if self._keeps_unmatched:
-            state.timeline(self._unmatched.name).expire(until_us)
+            state.timeline(self._unmatched_table.name).expire(until_us)
 
     @property
     def _keeps_unmatched(self) -> bool:
@@ -84,7 +86,7 @@ class IntervalState:
         return StateTableSpec(self.side.name, pa.schema(fields), keys, time=self.side.time)
 
     @property
-    def _unmatched(self) -> StateTableSpec:
+    def _unmatched_table(self) -> StateTableSpec:
         time = self.side.time
         schema = pa.schema([*self.side.schema, whole_number(HASH), whole_number(ROW)])
         return StateTableSpec(f"{self.side.name}_unmatched", schema, (time, ROW), SortKind.TIME, time=time)

@@ -65,11 +65,11 @@ class ArrivedKeys:
         return found
 
 
-def arrived_together(sides: tuple[RegularSide, RegularSide], state: State) -> Iterator[tuple[Piece, Piece]]:
+def pair_arrivals(sides: tuple[RegularSide, RegularSide], state: State) -> Iterator[tuple[Piece, Piece]]:
     """The rows of both sides that arrived in the epoch, all rows of a key hash together, by ascending hash."""
-    left, right = (_Waiting(side.arrived(state), side.arrivals.schema) for side in sides)
+    left, right = (_Waiting(side.epoch_arrivals(state), side.arrivals.schema) for side in sides)
     while left.fill() | right.fill():
-        until = min(left.known_until, right.known_until)
+        until = min(left.complete_until, right.complete_until)
         yield left.take(until), right.take(until)
 
 
@@ -82,7 +82,7 @@ class _Waiting:
         self._next = next(pieces, None)
 
     @property
-    def known_until(self) -> int:
+    def complete_until(self) -> int:
         """The hash up to which all is known: the last one held, or the greatest there is if no piece follows."""
         return int(self._held[0][-1]) if self._next is not None else _HASH_MAX
 

@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.joins import join_checks
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import Output, output_of, pairs_at_once
-from dagster_ckpt.operators.joins.regular.arrived_keys import ArrivedKeys, arrived_together
+from dagster_ckpt.operators.joins.regular.arrived_keys import ArrivedKeys, pair_arrivals
 from dagster_ckpt.operators.joins.regular.key_counts import COUNT_COLUMNS, Counted, KeyCounts, SideCounts
 from dagster_ckpt.operators.joins.regular.regular_side import STATE_COLUMNS, RegularSide, counts_of
 from dagster_ckpt.operators.joins.regular.row_keys import RowKey, row_key_of
@@ -20,9 +20,9 @@ from dagster_ckpt.operators.joins.regular.weighted_rows import (
     GROUP_OF,
     WeightedRows,
     changed_pairs,
-    joined,
-    repeated,
-    united,
+    concat_rows,
+    repeat_positions,
+    unite_rows,
 )
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
@@ -78,7 +78,7 @@ class RegularJoin(Operator):
         type_ = join_checks.join_type(how)
         join_checks.check_keys(inputs, keys)
         left, right = (RegularSide.of(number, inputs[number], keys[number], type_) for number in (LEFT, RIGHT))
-        return cls._built(inputs, (left, right), type_, row_key_of(type_, (left, right), row_keys), wheres)
+        return cls._of_sides(inputs, (left, right), type_, row_key_of(type_, (left, right), row_keys), wheres)
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> "RegularJoin":
@@ -88,10 +88,10 @@ class RegularJoin(Operator):
         left, right = (RegularSide.of(number, pipeline.inputs[number], keys[number], how) for number in (LEFT, RIGHT))
         row_key = options.get(updating_checks.ROW_KEY)
         wheres = options.get(updating_checks.WHERE, (None, None))
-        return cls._built(pipeline.inputs, (left, right), how, None if row_key is None else tuple(row_key), wheres)
+        return cls._of_sides(pipeline.inputs, (left, right), how, None if row_key is None else tuple(row_key), wheres)
 
     @classmethod
-    def _built(
+    def _of_sides(
         cls,
         inputs: Sequence[InputSpec],
         sides: tuple[RegularSide, RegularSide],
@@ -153,7 +153,7 @@ class RegularJoin(Operator):
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         pieces = OutputPieces(self.output.schema, context.memory_bytes // 2)
         batch = BatchSize(context.memory_bytes // 4, _KEY_BYTES, growth_max=16)
-        for both in arrived_together(self.sides, state):
+        for both in pair_arrivals(self.sides, state):
             left, right = (side.net(*piece) for side, piece in zip(self.sides, both, strict=True))
             matchable = [side.matchable(each.rows) for side, each in zip(self.sides, (left, right), strict=True)]
             without = [each.only(np.flatnonzero(~mask)) for each, mask in zip((left, right), matchable, strict=True)]
@@ -162,7 +162,7 @@ class RegularJoin(Operator):
             left, right = (each.only(np.flatnonzero(mask)) for each, mask in zip((left, right), matchable, strict=True))
             arrived = ArrivedKeys.of(self.sides, (left, right))
             context.counters[KEYS_TOUCHED] += len(arrived)
-            for part, counted, found in self._found(arrived, state, batch):
+            for part, counted, found in self._look_up(arrived, state, batch):
                 counts = {} if counted is None else counted.of_sides
                 for kind, rows in self._changes(part, found, counts, context):
                     yield from pieces.add(rows, kind)
@@ -179,7 +179,7 @@ class RegularJoin(Operator):
     def rows_kept(self, live: LiveRows) -> Iterator[tuple[int, pa.Table]]:
         """Without those with a null in their key, which no table has: they are in the output of no inner or semi join.
 
-        Of the right of a semi join one row of each key stands for all.
+        For the right of a semi join one row of each key stands for all.
         """
         for side, source in zip(self.sides, self.pipeline.inputs, strict=True):
             if side.number == LEFT or self.how.gives_pairs:
@@ -192,7 +192,7 @@ class RegularJoin(Operator):
                 keys = piece.select(list(spec.keys)).rename_columns(list(side.keys))
                 yield side.number, kept_rows(keys, there, source.schema)
 
-    def _found(
+    def _look_up(
         self, arrived: ArrivedKeys, state: State, batch: BatchSize
     ) -> Iterator[tuple[ArrivedKeys, Counted | None, tuple[WeightedRows, WeightedRows]]]:
         """Parts of the keys, with their counts and the rows that were there and that the rows which arrived meet."""
@@ -227,9 +227,9 @@ class RegularJoin(Operator):
         counts: dict[int, SideCounts],
         context: EpochContext,
     ) -> Iterator[tuple[str, pa.Table]]:
-        put_together = joined if self.pipeline.appends else united
+        put_together = concat_rows if self.pipeline.appends else unite_rows
         lefts, rights = (
-            put_together([there, _arrived(side, part), *self._stand_ins(side, part, counts)])
+            put_together([there, _net_rows(side, part), *self._stand_ins(side, part, counts)])
             for side, there in zip(self.sides, found, strict=True)
         )
         if not self.how.gives_pairs:
@@ -238,7 +238,7 @@ class RegularJoin(Operator):
         for left, right, more in changed_pairs(lefts, rights, most):
             for kind, wanted, times in ((INSERT, more > 0, more), (DELETE, more < 0, -more)):
                 at = np.flatnonzero(wanted)
-                for each in repeated(times[at], most):
+                for each in repeat_positions(times[at], most):
                     yield kind, self.output.pairs(lefts.rows, left[at[each]], rights.rows, right[at[each]])
 
     def _stand_ins(self, side: RegularSide, part: ArrivedKeys, counts: dict[int, SideCounts]) -> Iterator[WeightedRows]:
@@ -271,7 +271,7 @@ class RegularJoin(Operator):
         delta = ZSet(subkey_hashes(np.zeros(len(weights), dtype=np.uint64), rows.columns), rows, weights).consolidate()
         for kind, weights in ((INSERT, delta.weights), (DELETE, -delta.weights)):
             at = np.flatnonzero(weights > 0)
-            for each in repeated(weights[at], max(1, len(rows))):
+            for each in repeat_positions(weights[at], max(1, len(rows))):
                 yield kind, take(delta.rows, at[each])
 
     @property
@@ -279,7 +279,7 @@ class RegularJoin(Operator):
         return self.how.gives_pairs
 
 
-def _arrived(side: RegularSide, part: ArrivedKeys) -> WeightedRows:
+def _net_rows(side: RegularSide, part: ArrivedKeys) -> WeightedRows:
     """The net rows of a side: what was there of them is in the rows found, or meets only rows that stay."""
     net = part.sides[side.number]
     return WeightedRows.of(

@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.table import FoundAll, Hashes, State
 from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
-from dagster_ckpt.operators.joins.sides import no_nulls, numbers_of, shaped
+from dagster_ckpt.operators.joins.sides import no_nulls, numbers_of, shape_rows
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.net_changes import signs_of
 from dagster_ckpt.operators.shared.state_columns import ROW, ROWS, whole_number
@@ -31,8 +31,8 @@ STATE_COLUMNS = (ROW, ROWS, MORE, ARRIVED)
 class RegularSide:
     """One input of a regular join. `schema` has the columns that the join uses, `changes` is whether rows go, too.
 
-    The rows of a key are under its hash, each with a number (`ROW`) and a count. Of an input that changes, an index has
-    the number and the count of each distinct row, so that one that goes is found at once, however many the key has.
+    The rows of a key are under its hash, each with a number (`ROW`) and a count. For an input that changes, an index
+    has the number and the count of each distinct row, so that one that goes is found at once, however many the key has.
     """
 
     number: int
@@ -82,16 +82,16 @@ class RegularSide:
         return no_nulls(rows, self.keys)
 
     def put_arrivals(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
-        """Keep rows of the input for `arrived`, with the hashes of their keys."""
+        """Keep rows of the input for `epoch_arrivals`, with the hashes of their keys."""
         spec = self.arrivals
         added = {
             MORE: pa.array(signs_of(rows)),
             ROW: context.row_numbers(rows.num_rows),
             ARRIVED: from_plain(np.zeros(rows.num_rows, dtype=np.int64), MOMENT),
         }
-        state.table(spec.name).put(hashes, shaped(spec.schema, rows, added))
+        state.table(spec.name).put(hashes, shape_rows(spec.schema, rows, added))
 
-    def arrived(self, state: State) -> Iterator[tuple[Hashes, pa.Table]]:
+    def epoch_arrivals(self, state: State) -> Iterator[tuple[Hashes, pa.Table]]:
         """All rows that arrived in this epoch, in pieces by ascending hash; those of one hash are in one piece."""
         for touched in state.table(self.arrivals.name).touched():
             yield touched.hashes, touched.after.rows

@@ -42,7 +42,7 @@ class WeightedRows:
         return cls(rows, groups, before, after, before, after)
 
     @property
-    def changed(self) -> Mask:
+    def differs(self) -> Mask:
         """Which rows are not as often there as they were."""
         changed: Mask = (self.before != self.after) | (self.stood_before != self.stands_after)
         return changed
@@ -57,7 +57,7 @@ class WeightedRows:
         return self.before, self.after, self.stood_before, self.stands_after
 
 
-def joined(parts: Sequence[WeightedRows]) -> WeightedRows:
+def concat_rows(parts: Sequence[WeightedRows]) -> WeightedRows:
     """The rows of several parts, one after another."""
     filled = [part for part in parts if len(part.groups)]
     if len(filled) < 2:
@@ -67,9 +67,9 @@ def joined(parts: Sequence[WeightedRows]) -> WeightedRows:
     return WeightedRows(stack([part.rows for part in filled]), groups, *counts)
 
 
-def united(parts: Sequence[WeightedRows]) -> WeightedRows:
+def unite_rows(parts: Sequence[WeightedRows]) -> WeightedRows:
     """The rows of several parts, equal rows of a key once: then no row is both added to the output and taken away."""
-    every = joined(parts)
+    every = concat_rows(parts)
     if sum(len(part.groups) > 0 for part in parts) < 2:
         return every
     rows, groups = every.rows, every.groups
@@ -87,9 +87,9 @@ def changed_pairs(
 
     At most `most` pairs are looked at together. Two stand-ins make no pair.
     """
-    changed_left, changed_right = np.flatnonzero(lefts.changed), np.flatnonzero(rights.changed)
+    changed_left, changed_right = np.flatnonzero(lefts.differs), np.flatnonzero(rights.differs)
     every_right = np.arange(len(rights.groups))
-    same_left = np.flatnonzero(~lefts.changed)
+    same_left = np.flatnonzero(~lefts.differs)
     for left_at, right_at in ((changed_left, every_right), (same_left, changed_right)):
         for mine, theirs in _of_equal_groups(lefts.groups[left_at], rights.groups[right_at]).pairs(most):
             left, right = left_at[mine], right_at[theirs]
@@ -101,7 +101,7 @@ def changed_pairs(
                 yield left[some], right[some], more[some]
 
 
-def repeated(counts: Positions, most: int) -> Iterator[Positions]:
+def repeat_positions(counts: Positions, most: int) -> Iterator[Positions]:
     """The positions of the counts, each as often as its count, at most `most` at a time."""
     until = np.cumsum(counts)
     total = int(until[-1]) if len(until) else 0

@@ -98,7 +98,7 @@ class WindowedJoin(AppendingJoin):
         kept = self.states[number]
         open_ = OpenWindows(self._windows, context.watermark_us)
         late = open_.late(rows, kept.side)
-        wanted = kept.side.wanted(rows, self.how, late)
+        wanted = kept.side.usable(rows, self.how, late)
         timed = no_nulls(rows, (kept.side.time,))
         if not timed.all():
             at = np.flatnonzero(wanted & ~timed)
@@ -115,13 +115,13 @@ class WindowedJoin(AppendingJoin):
         pieces = OutputPieces(self.output.schema, context.memory_bytes // 2)
         for number, kept in enumerate(self.states):
             for rows in kept.timeless(state):
-                yield from pieces.add(self.unmatched(number, self._in_no_window(rows), context))
+                yield from pieces.add(self.emit_unmatched(number, self._in_no_window(rows), context))
             kept.expire_timeless(state)
         if context.watermark_us is not None:
             until_us = context.watermark_us - self._windows.size_us + 1
             timelines, specs = [kept.timeline(state) for kept in self.states], [kept.spec for kept in self.states]
             for lefts, rights in due_together(timelines, specs, until_us, context.memory_bytes // 4):
-                for result in self._joined(self._in_windows(lefts), self._in_windows(rights), context):
+                for result in self._join(self._in_windows(lefts), self._in_windows(rights), context):
                     yield from pieces.add(result)
             for timeline in timelines:
                 timeline.expire(until_us)
@@ -131,7 +131,7 @@ class WindowedJoin(AppendingJoin):
     def _windows(self) -> FixedWindow:
         return _INSTANT if self.window is None else self.window
 
-    def _joined(self, lefts: pa.Table, rights: pa.Table, context: EpochContext) -> Iterator[pa.Table]:
+    def _join(self, lefts: pa.Table, rights: pa.Table, context: EpochContext) -> Iterator[pa.Table]:
         """The results of some windows and keys, given all their rows."""
         matches = self._matches(lefts, rights)
         if self.how.gives_pairs:
@@ -140,13 +140,13 @@ class WindowedJoin(AppendingJoin):
                 context.counters[PAIRS] += len(left_at)
                 yield self.output.pairs(lefts, left_at, rights, right_at)
         if self.how is JoinType.SEMI:
-            yield self.output.alone(LEFT, take(lefts, np.flatnonzero(matches.matched)))
+            yield self.output.alone(LEFT, take(lefts, np.flatnonzero(matches.has_match)))
         if self.how.keeps_unmatched(LEFT):
-            yield self.unmatched(LEFT, take(lefts, np.flatnonzero(~matches.matched)), context)
+            yield self.emit_unmatched(LEFT, take(lefts, np.flatnonzero(~matches.has_match)), context)
         if self.how.keeps_unmatched(RIGHT):
             alone = np.ones(rights.num_rows, dtype=np.bool_)
             alone[matches.partners_matched] = False
-            yield self.unmatched(RIGHT, take(rights, np.flatnonzero(alone)), context)
+            yield self.emit_unmatched(RIGHT, take(rights, np.flatnonzero(alone)), context)
 
     def _matches(self, lefts: pa.Table, rights: pa.Table) -> Matches:
         """The matches of each left row: the right rows with its key and window."""

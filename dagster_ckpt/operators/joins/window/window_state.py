@@ -10,7 +10,7 @@ from dagster_ckpt.lsm.columns import Positions, from_plain, take
 from dagster_ckpt.lsm.table import Hashes, State, Timeline
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
 from dagster_ckpt.operators.joins.join_types import JoinType
-from dagster_ckpt.operators.joins.sides import Side, no_nulls, shaped
+from dagster_ckpt.operators.joins.sides import Side, no_nulls, shape_rows
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.event_time_range import out_of_range
 from dagster_ckpt.operators.shared.state_columns import HASH, ROW, hash_column, whole_number
@@ -42,9 +42,9 @@ class OpenWindows:
         late: Positions = timed[~is_open | out_of_range(times)]
         return late
 
-    def assigned(self, times: Positions) -> Assigned:
+    def assign(self, times: Positions) -> Assigned:
         """The open windows of rows with these event times."""
-        every = self.window.assigned(times)
+        every = self.window.assign(times)
         open_ = are_open(self.window, every.starts, self.watermark_us)
         return every if open_.all() else Assigned(every.rows[open_], every.starts[open_])
 
@@ -88,7 +88,7 @@ class WindowState:
         numbers = context.row_numbers(len(times)).to_numpy()  # a row has the same number in each window
         step = max(1, _ROWS_MAX // open_.window.windows_of_a_row)
         for first in range(0, len(times), step):
-            assigned = open_.assigned(times[first : first + step])
+            assigned = open_.assign(times[first : first + step])
             at = assigned.rows + first
             its_hashes, its_rows = hashes, rows
             if open_.window.windows_of_a_row > 1 or len(at) < len(times):
@@ -98,7 +98,7 @@ class WindowState:
                 HASH: hash_column(its_hashes),
                 ROW: pa.array(numbers[at]),
             }
-            self.timeline(state).put(its_hashes, shaped(spec.schema, its_rows, added))
+            self.timeline(state).put(its_hashes, shape_rows(spec.schema, its_rows, added))
 
     def put_timeless(self, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> None:
         """Keep rows without an event time until the end of the epoch."""
@@ -106,7 +106,7 @@ class WindowState:
             ARRIVED: from_plain(np.zeros(rows.num_rows, dtype=np.int64), MOMENT),
             ROW: context.row_numbers(rows.num_rows),
         }
-        state.timeline(self._timeless.name).put(hashes, shaped(self._timeless.schema, rows, added))
+        state.timeline(self._timeless.name).put(hashes, shape_rows(self._timeless.schema, rows, added))
 
     def timeless(self, state: State) -> Iterator[pa.Table]:
         """The rows without an event time that arrived in this epoch, in pieces."""

@@ -20,14 +20,14 @@ from dagster_ckpt.operators.process.function import ProcessContext, ProcessFunct
 from dagster_ckpt.operators.process.process_tables import EXPIRY, OUT, SEEN, TIME, TIMERS
 from dagster_ckpt.operators.process.user_state.call_keys import CallKeys
 from dagster_ckpt.operators.process.user_state.keyed_state import KeyedState
-from dagster_ckpt.operators.process.user_state.timers import Reach, Timers
+from dagster_ckpt.operators.process.user_state.timers import TimerReach, Timers
 from dagster_ckpt.operators.process.user_state.user_tables import of_schema
 from dagster_ckpt.operators.shared.event_time_range import newest_us
 from dagster_ckpt.operators.shared.state_columns import hashes_in, micros
 from dagster_ckpt.protocol.manifest.manifest import Pipeline, StateTableSpec
 
 
-def called(call: Callable[[], object], output: pa.Schema, keys: CallKeys, where: str) -> pa.Table:
+def table_of_call(call: Callable[[], object], output: pa.Schema, keys: CallKeys, where: str) -> pa.Table:
     """What the call returns: a table of `output`, empty for None. `where` names the method, at the end of each message.
 
     `keys` are those of the call: if `output` has all key columns, no other key may be returned. Raises
@@ -99,7 +99,7 @@ class ProcessEpoch:
         if self.timers is None or watermark_us is None:
             return
         for piece in self.timers.due(watermark_us + 1):
-            yield self._fired(piece)
+            yield self._call_with_timers(piece)
 
     def take_in(self, hashes: Hashes, rows: pa.Table) -> None:
         """Call `on_rows` with rows; none of them may be late."""
@@ -110,7 +110,7 @@ class ProcessEpoch:
             self.expiry.record_rows(keys, flat(rows.column(self.event_time)), self.context.watermark_us)
         where = self._where("on_rows")
         state = self._keyed_state(keys, where, None)
-        made = self._called(lambda: self.function.on_rows(rows, state, self._process_context), keys, where)
+        made = self._call(lambda: self.function.on_rows(rows, state, self._process_context), keys, where)
         if self.timers is not None:
             self.timers.write()
         self.out.put(made)
@@ -153,7 +153,7 @@ class ProcessEpoch:
     def _bytes_max(self) -> int:
         return self.context.memory_bytes // 4
 
-    def _fired(self, timers: pa.Table) -> pa.Table:
+    def _call_with_timers(self, timers: pa.Table) -> pa.Table:
         """Call `on_watermark` with timers, one of each key, after deleting state that expired before them."""
         keys = CallKeys.of(hashes_in(timers), timers.select(self._keys))
         times_us = np.empty(len(keys), dtype=np.int64)
@@ -163,15 +163,15 @@ class ProcessEpoch:
         where = self._where("on_watermark")
         state = self._keyed_state(keys, where, times_us)
         given = timers.select([*self._keys, TIME])
-        made = self._called(lambda: self.function.on_watermark(given, state, self._process_context), keys, where)
+        made = self._call(lambda: self.function.on_watermark(given, state, self._process_context), keys, where)
         self.context.counters[TIMERS_FIRED] += timers.num_rows
         if self.expiry is not None:
             self.expiry.record_timers(keys, times_us)
         return made
 
-    def _called(self, call: Callable[[], object], keys: CallKeys, where: str) -> pa.Table:
+    def _call(self, call: Callable[[], object], keys: CallKeys, where: str) -> pa.Table:
         """What the call returns, in the types of the stream's table."""
-        return called(call, self.function.output, keys, where).cast(self.pipeline.output)
+        return table_of_call(call, self.function.output, keys, where).cast(self.pipeline.output)
 
     def _forget(self, keys: CallKeys) -> None:
         KeyedState(self.function.state, self.state, keys, self._where("expire_after")).forget()
@@ -188,11 +188,11 @@ class ProcessEpoch:
             counters[_NEWEST_US] = max(newest, counters.get(_NEWEST_US, newest))
 
     @property
-    def _reach(self) -> Reach:
+    def _reach(self) -> TimerReach:
         assert self.function.timers_within is not None, "a function with timers declares timers_within"
         of_epoch = self.context.counters.get(_NEWEST_US)
         known = [us for us in (*self.context.event_times_us, of_epoch) if us is not None]
-        return Reach(max(known, default=None), self.function.timers_within // timedelta(microseconds=1))
+        return TimerReach(max(known, default=None), self.function.timers_within // timedelta(microseconds=1))
 
     @cached_property
     def _process_context(self) -> ProcessContext:

@@ -51,12 +51,12 @@ class CallKeys:
         Raises `InvalidPipelineError` for a key that is not one of these; `where` is the end of the message.
         """
         asked = with_columns(given, self.rows.schema, where)
-        found = self._found(asked)
+        found = self._key_numbers(asked)
         foreign = np.flatnonzero(found >= len(self))
         if len(foreign):
             raise InvalidPipelineError(
                 "a call can access only the state of the keys of its rows or timers: take the keys from "
-                f"there. key={spelled(asked, int(foreign[0]))}, others={len(foreign) - 1}, {where}"
+                f"there. key={row_text(asked, int(foreign[0]))}, others={len(foreign) - 1}, {where}"
             )
         return found
 
@@ -66,16 +66,16 @@ class CallKeys:
         `made` has all key columns. The error names the column that was changed.
         """
         asked = pa.Table.from_arrays(made.select(self.rows.schema.names).columns, schema=self.rows.schema)
-        foreign = np.flatnonzero(self._found(asked) >= len(self))
+        foreign = np.flatnonzero(self._key_numbers(asked) >= len(self))
         if len(foreign):
             row = int(foreign[0])
             raise InvalidPipelineError(
                 "key columns are emitted unchanged, and this key is not one of the rows or timers of the call: give "
-                f"a changed column another name in `output`. column={self._changed(asked, row)}, "
-                f"key={spelled(asked, row)}, others={len(foreign) - 1}, {where}"
+                f"a changed column another name in `output`. column={self._new_column(asked, row)}, "
+                f"key={row_text(asked, row)}, others={len(foreign) - 1}, {where}"
             )
 
-    def _changed(self, asked: pa.Table, row: int) -> str:
+    def _new_column(self, asked: pa.Table, row: int) -> str:
         """The first column whose value no key of the call has; all columns if only their combination is new."""
         for name in asked.column_names:
             codes = value_codes(joined([flat(asked.column(name).slice(row, 1)), flat(self.keys.column(name))]))
@@ -83,7 +83,7 @@ class CallKeys:
                 return str(name)
         return ", ".join(asked.column_names)
 
-    def _found(self, asked: pa.Table) -> Positions:
+    def _key_numbers(self, asked: pa.Table) -> Positions:
         """The key number of each row; n or more for a key that is not one of these."""
         if asked.equals(self.rows):
             return self.which
@@ -104,7 +104,7 @@ def distinct(which: Positions, count: int) -> tuple[Positions, Positions]:
     return np.flatnonzero(occurs), places[which]
 
 
-def spelled(rows: pa.Table, row: int) -> str:
+def row_text(rows: pa.Table, row: int) -> str:
     """One row, for messages."""
     [values] = rows.slice(row, 1).to_pylist()
     text = repr(values)

@@ -58,7 +58,7 @@ class Lists:
         more = np.bincount(back, minlength=len(asked))
         places = np.empty(len(back), dtype=np.int64)
         places[np.argsort(back, kind="stable")] = stretches(sizes, sizes + more)
-        hashes, named = self._named(which, places)
+        hashes, named = self._addresses(which, places)
         columns = [*named.columns, *rows.select(self._schema.names).columns]
         self._rows.put(hashes, pa.Table.from_arrays(columns, schema=pa.schema([*named.schema, *self._schema])))
         sized = take(self._keys.keys, asked).append_column(_ROWS_FIELD, pa.array(sizes + more))
@@ -86,10 +86,10 @@ class Lists:
     def _entries(self, asked: Positions, sizes: Positions) -> tuple[Positions, Hashes, pa.Table]:
         """All rows of these keys: the position of each row's key, its hash, and its key in the table."""
         owners = np.repeat(np.arange(len(asked)), sizes)
-        hashes, named = self._named(asked[owners], stretches(np.zeros_like(sizes), sizes))
+        hashes, named = self._addresses(asked[owners], stretches(np.zeros_like(sizes), sizes))
         return owners, hashes, named
 
-    def _named(self, which: Positions, places: Positions) -> tuple[Hashes, pa.Table]:
+    def _addresses(self, which: Positions, places: Positions) -> tuple[Hashes, pa.Table]:
         """The hashes and table keys of the rows at these places in the lists of these keys."""
         index = pa.array(places)
         keys = take(self._keys.keys, which).append_column(_INDEX_FIELD, index)

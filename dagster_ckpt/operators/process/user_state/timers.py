@@ -9,7 +9,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, mask_of, take
 from dagster_ckpt.operators.process.due_timers import DueTimeline
 from dagster_ckpt.operators.process.process_tables import TIME, entries
-from dagster_ckpt.operators.process.user_state.call_keys import CallKeys, spelled
+from dagster_ckpt.operators.process.user_state.call_keys import CallKeys, row_text
 from dagster_ckpt.operators.shared.state_columns import micros
 from dagster_ckpt.protocol.transitions.edits import WATERMARK_US_MAX
 
@@ -17,7 +17,7 @@ _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class TimerReach:
     """The latest time of a timer, so that the flush at the end of the input fires every timer set by rows.
 
     `newest_us` is the greatest event time of the stream so far (None: there is none), `within_us` the furthest a timer
@@ -46,7 +46,7 @@ class Timers:
     """
 
     def __init__(
-        self, timeline: DueTimeline, keys: CallKeys, where: str, reach: Reach, fired_us: Positions | None = None
+        self, timeline: DueTimeline, keys: CallKeys, where: str, reach: TimerReach, fired_us: Positions | None = None
     ) -> None:
         """`fired_us`: the time of the fired timer of each key; None if the call has rows."""
         self._timeline = timeline
@@ -67,7 +67,7 @@ class Timers:
         if self._fired_us is not None:
             early = np.flatnonzero(times_us <= self._fired_us[which])
             if len(early):
-                key = spelled(take(self._keys.keys, which[early[:1]]), 0)
+                key = row_text(take(self._keys.keys, which[early[:1]]), 0)
                 raise InvalidPipelineError(
                     "a timer must set the next one for a later time, or the watermark would never get past "
                     f"it. key={key}, time={spelled_time(times_us[early[0]], self._type)}, {self._where}"
@@ -93,7 +93,7 @@ class Timers:
         if len(beyond) == 0:
             return
         first = beyond[0]
-        key = spelled(take(self._keys.keys, which[beyond[:1]]), 0)
+        key = row_text(take(self._keys.keys, which[beyond[:1]]), 0)
         time = spelled_time(times_us[first], self._type)
         if latest_us[first] == _NEVER:
             raise InvalidPipelineError(
@@ -113,7 +113,7 @@ class Timers:
     def _pairs(self, keys: pa.Table, times: pa.Array | pa.ChunkedArray) -> tuple[Positions, Positions]:
         """Distinct keys and times, without null times."""
         which = self._keys.find(keys, self._where)
-        times = self._checked(times, len(which))
+        times = self._check_times(times, len(which))
         if times.null_count:
             known = np.flatnonzero(mask_of(times.is_valid()))
             which, times = which[known], times.drop_null()
@@ -124,7 +124,7 @@ class Timers:
         first[1:] = (which[1:] != which[:-1]) | (times_us[1:] != times_us[:-1])
         return which[first], times_us[first]
 
-    def _checked(self, times: object, count: int) -> pa.Array:
+    def _check_times(self, times: object, count: int) -> pa.Array:
         if not isinstance(times, pa.Array | pa.ChunkedArray):
             raise InvalidPipelineError(f"give times as an Arrow column. given={type(times).__name__}, {self._where}")
         if times.type != self._type:

@@ -20,7 +20,7 @@ def with_columns(given: object, schema: pa.Schema, where: str) -> pa.Table:
             problem = (
                 "several columns have this name: rename all but one" if count else "this column is missing: add it"
             )
-            raise InvalidPipelineError(f"{problem}. column={name}, columns={_listed(given.column_names)}, {where}")
+            raise InvalidPipelineError(f"{problem}. column={name}, columns={_join_names(given.column_names)}, {where}")
     return pa.Table.from_arrays([_of_type(flat(given.column(f.name)), f, where) for f in schema], schema=schema)
 
 
@@ -29,7 +29,8 @@ def with_columns_alone(given: object, schema: pa.Schema, where: str) -> pa.Table
     table = with_columns(given, schema, where)
     if others := [name for name in _names(given) if name not in schema.names]:
         raise InvalidPipelineError(
-            f"this column has no place here: leave it out. column={others[0]}, columns={_listed(schema.names)}, {where}"
+            "this column has no place here: leave it out. "
+            f"column={others[0]}, columns={_join_names(schema.names)}, {where}"
         )
     return table
 
@@ -40,7 +41,7 @@ def of_schema(given: object, schema: pa.Schema, where: str) -> pa.Table:
     if _names(given) != schema.names:
         raise InvalidPipelineError(
             "the columns are not in the order of `output`: select them so. "
-            f"columns={_listed(_names(given))}, output={_listed(schema.names)}, {where}"
+            f"columns={_join_names(_names(given))}, output={_join_names(schema.names)}, {where}"
         )
     return table
 
@@ -68,7 +69,7 @@ def _of_type(column: pa.Array, field: pa.Field, where: str) -> pa.Array:
             "what this column holds was declared without nulls and has some: fill them, or declare it nullable. "
             f"column={field.name}, within={path}, declared={field.type}, {where}"
         )
-    return _redeclared(column, field)
+    return _redeclare(column, field)
 
 
 def _undeclared_nulls(column: pa.Array, type_: pa.DataType) -> str | None:
@@ -92,7 +93,7 @@ def _undeclared_nulls(column: pa.Array, type_: pa.DataType) -> str | None:
     return None
 
 
-def _redeclared(column: pa.Array, field: pa.Field) -> pa.Array:
+def _redeclare(column: pa.Array, field: pa.Field) -> pa.Array:
     """The same values in the field's type, which differs in nullability alone.
 
     A cast rejects nulls below a null; the bytes of a record batch do not depend on nullability.
@@ -101,5 +102,5 @@ def _redeclared(column: pa.Array, field: pa.Field) -> pa.Array:
     return pa.ipc.read_record_batch(data, pa.schema([field])).column(0)
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(names) or "none"

@@ -7,7 +7,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.table import Found, StateTable
-from dagster_ckpt.operators.process.user_state.call_keys import CallKeys, distinct, spelled
+from dagster_ckpt.operators.process.user_state.call_keys import CallKeys, distinct, row_text
 from dagster_ckpt.operators.process.user_state.user_tables import with_columns_alone
 
 PRESENT = "_present"
@@ -54,7 +54,7 @@ class Values:
         which = self._keys.find(rows, self._where)
         repeated = np.bincount(which, minlength=len(self._keys))[which] > 1
         if repeated.any():
-            key = spelled(rows.select(keys.names), int(np.argmax(repeated)))
+            key = row_text(rows.select(keys.names), int(np.argmax(repeated)))
             raise InvalidPipelineError(
                 "a key has one row in a value state, and here it is put more than once: combine its rows first, "
                 f"or use a ListState. key={key}, {self._where}"

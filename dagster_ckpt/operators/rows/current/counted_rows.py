@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
 from dagster_ckpt.operators.shared.checks import expiry_checks
-from dagster_ckpt.operators.shared.net_changes import copies_of_touched, repeated
+from dagster_ckpt.operators.shared.net_changes import copies_of_touched, repeat_rows
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
@@ -49,7 +49,7 @@ class CountedRows:
         """Apply rows with a change type, under these hashes: equal rows have equal ones."""
         delta = ZSet.of_changes(hashes, rows, self.columns).consolidate()
         if len(delta):
-            self._counted.add(delta, state)
+            self._zset_table.add(delta, state)
 
     @property
     def table(self) -> StreamTable:
@@ -58,18 +58,18 @@ class CountedRows:
 
     def changes(self, state: State) -> Iterator[Changes]:
         """The net changes of the epoch. Raises `CorruptStateError` if more rows were deleted than there were."""
-        yield from map(self._changes_of, self._counted.touched(state))
+        yield from map(self._changes_of, self._zset_table.epoch_changes(state))
 
     def _changes_of(self, touched: Touched) -> Changes:
         """The net changes that follow from changes to some rows: inserts, then deletes."""
-        before, after = (self._counted.weights_of(side) for side in (touched.before, touched.after))
+        before, after = (self._zset_table.weights_of(side) for side in (touched.before, touched.after))
         more = after - before
         return replace(copies_of_touched(touched, more, self.columns), more_rows=int(more.sum()))
 
     def _rows(self, state_rows: pa.Table) -> pa.Table:
         """The rows of the table, from those of the state table: each as often as it is there."""
-        return repeated(state_rows.select(self.columns), flat(state_rows.column(ROWS)).to_numpy())
+        return repeat_rows(state_rows.select(self.columns), flat(state_rows.column(ROWS)).to_numpy())
 
     @property
-    def _counted(self) -> ZSetTable:
+    def _zset_table(self) -> ZSetTable:
         return ZSetTable(self.spec, (ROWS,))

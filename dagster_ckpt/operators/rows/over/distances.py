@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions
-from dagster_ckpt.operators.shared.arrays.nulls import known
-from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, LEAST, is_whole, ordered
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
+from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, LEAST, is_whole, order_column
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 
 
@@ -14,13 +14,13 @@ def is_measurable(type_: pa.DataType) -> bool:
     return is_whole(type_)
 
 
-def measured(by: OrderColumn, column: pa.Array) -> tuple[Positions, Mask]:
+def measure(by: OrderColumn, column: pa.Array) -> tuple[Positions, Mask]:
     """The values as whole numbers that ascend in this order, as far from each other as the values; which are known."""
-    codes = ordered(column).codes
-    return ~codes if by.descending else codes, known(column)
+    codes = order_column(column).codes
+    return ~codes if by.descending else codes, has_value(column)
 
 
-def moved(values: Positions, distance: int) -> Positions:
+def shift(values: Positions, distance: int) -> Positions:
     """The values so much greater, the greatest or least number where there is no such."""
     if distance >= 0:
         return np.minimum(values, GREATEST - distance) + distance
@@ -28,7 +28,7 @@ def moved(values: Positions, distance: int) -> Positions:
 
 
 def bounds(values: Positions, there: Mask, run: Positions, distance: int, *, behind: bool) -> Positions:
-    """Of each element with a value the first one of its run that is `distance` from it, or more.
+    """For each element with a value, the first one of its run that is `distance` from it, or more.
 
     With `behind` the first one that is more. Runs ascend, and the known values of a run, which lie side by side. Where
     all of a run are less it is the one behind the last known. For an element without a value it is any number.
@@ -37,7 +37,7 @@ def bounds(values: Positions, there: Mask, run: Positions, distance: int, *, beh
     if len(known_at) == 0:
         return np.zeros(len(values), dtype=np.int64)
     distinct, codes = np.unique(values[known_at], return_inverse=True)
-    wanted = np.searchsorted(distinct, moved(values, distance), side="right" if behind else "left")
+    wanted = np.searchsorted(distinct, shift(values, distance), side="right" if behind else "left")
     if distance > 0:  # there is no value so great: the bound is behind the greatest that there is
         wanted[values > GREATEST - distance] = len(distinct)
     else:

@@ -110,21 +110,21 @@ class Elements:
             stops = self.stops if last is None else self.places + last + 1
         else:
             first, last = function.range or (None, 0)
-            starts = self.starts if first is None else self._bound(first, behind=False)
-            stops = self.stops if last is None else self._bound(last, behind=True)
+            starts = self.starts if first is None else self._edge(first, behind=False)
+            stops = self.stops if last is None else self._edge(last, behind=True)
         starts = np.clip(starts, self.starts, self.stops)
         return starts, np.clip(stops, starts, self.stops)
 
     @cached_property
-    def _measured(self) -> tuple[Positions, Mask]:
-        values, there = distances.measured(self.by[0], self.column(self.by[0].name))
+    def _measures(self) -> tuple[Positions, Mask]:
+        values, there = distances.measure(self.by[0], self.column(self.by[0].name))
         return values[self.at], there[self.at]
 
-    def _bound(self, distance: int, *, behind: bool) -> Positions:
+    def _edge(self, distance: int, *, behind: bool) -> Positions:
         """The first element that is so far away, or with `behind` the first that is farther; of nulls the peers."""
         if distance == 0:
             return self.peers[behind]
-        values, there = self._measured
+        values, there = self._measures
         return np.where(there, distances.bounds(values, there, self.run, distance, behind=behind), self.peers[behind])
 
     def column(self, name: str) -> pa.Array:

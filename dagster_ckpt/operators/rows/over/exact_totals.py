@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, plain
 from dagster_ckpt.operators.shared.arrays import exact_numbers
-from dagster_ckpt.operators.shared.arrays.exact_numbers import Doubles, Parts, Whole, balanced
-from dagster_ckpt.operators.shared.arrays.nulls import filled
+from dagster_ckpt.operators.shared.arrays.exact_numbers import Doubles, Parts, Whole, balance
+from dagster_ckpt.operators.shared.arrays.nulls import fill_null
 
 _BITS = 32
 _MASK = (1 << _BITS) - 1
@@ -27,7 +27,7 @@ class PrefixTotals:
 
     @classmethod
     def of(cls, column: pa.Array, at: Positions) -> "PrefixTotals":
-        """Of the column's values at these positions."""
+        """The totals of the column's values at these positions."""
         parts = _parts(column)
         special, digits = (_prefixes(np.take(each, at, axis=1)) for each in (parts.special, parts.whole.digits))
         return cls(special, digits, parts.whole.place)
@@ -35,7 +35,7 @@ class PrefixTotals:
     def between(self, starts: Positions, stops: Positions) -> Parts:
         """The totals of the values from each start to each stop."""
         special, digits = (each[:, stops] - each[:, starts] for each in (self.special, self.digits))
-        return Parts(special, balanced(digits, self.place))
+        return Parts(special, balance(digits, self.place))
 
 
 def only(parts: Parts, at: Positions) -> Parts:
@@ -45,7 +45,7 @@ def only(parts: Parts, at: Positions) -> Parts:
 
 def as_doubles(parts: Parts, *, of_floats: bool) -> Doubles:
     """Each total, rounded once. NaN and infinities count as in IEEE 754. `of_floats`: in the unit of doubles."""
-    mantissas, exponents = parts.whole.rounded()
+    mantissas, exponents = parts.whole.to_doubles()
     found = exact_numbers.doubles(mantissas, exponents, factors=1 if of_floats else 0)
     nan, infinite, minus_infinite = parts.special > 0
     found[infinite] = np.inf
@@ -81,7 +81,7 @@ def _limbs(whole: Whole) -> Positions:
 
 
 def _parts(column: pa.Array) -> Parts:
-    column = filled(column, 0)
+    column = fill_null(column, 0)
     if pa.types.is_floating(column.type):
         return Parts.of_doubles(column.cast(pa.float64()).to_numpy())
     if pa.types.is_decimal(column.type):
@@ -93,7 +93,7 @@ def _parts(column: pa.Array) -> Parts:
     else:
         numbers = column.to_numpy().astype(np.int64)
         digits = np.stack([numbers & _MASK, numbers >> _BITS])
-    return Parts(np.zeros((3, len(column)), dtype=np.int64), balanced(digits, 0))
+    return Parts(np.zeros((3, len(column)), dtype=np.int64), balance(digits, 0))
 
 
 def _prefixes(matrix: Positions) -> Positions:

@@ -88,8 +88,8 @@ class OverPartition(Operator):
         pipeline = Pipeline(
             operator=NAME,
             parameters={
-                "by": [column.spelled() for column in order],
-                "functions": [{"name": name, **function.spelled()} for name, function in functions.items()],
+                "by": [column.spelling() for column in order],
+                "functions": [{"name": name, **function.spelling()} for name, function in functions.items()],
                 "input_key": None if input_key is None else list(input_key),
                 updating_checks.ROW_KEY: _row_key(functions, input_key),
                 **(updating_checks.parameters(where) if updating else {}),
@@ -121,7 +121,7 @@ class OverPartition(Operator):
         return NONE_LATE
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
-        for _ in self._changed(self.arrived.net(state, context), state, context):
+        for _ in self._add_rows(self.arrived.net(state, context), state, context):
             yield inserts(self.pipeline.output.empty_table())
         for piece in self.emitted.net(state, context):
             yield piece.to_changes(self.pipeline.output.names)
@@ -130,7 +130,7 @@ class OverPartition(Operator):
         for piece in live(ORDERED):  # an entry of an inner node is there 0 times
             yield 0, kept_rows(piece, flat(piece.column(COPIES)).to_numpy(), self.pipeline.inputs[0].schema)
 
-    def _changed(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> Iterator[None]:
+    def _add_rows(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> Iterator[None]:
         """Add the rows, as many at once as fit: those of one key touch much the same rows."""
         batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=4)
         for piece in pieces:
@@ -145,13 +145,13 @@ class OverPartition(Operator):
                 yield
 
     def _change(self, region: Region, state: State, context: EpochContext) -> None:
-        carried = self._carried(region)
+        carried = self._carry(region)
         before, after = (self._elements(region, rows, carried) for rows in (region.before, region.after))
         written = region.after
         if self.tree.more:
             columns = [pa.array(after.before[after.firsts])]
             for value in self.values:
-                columns += value.kept(after, after.firsts)
+                columns += value.state_columns(after, after.firsts)
             beside = dict(zip([field.name for field in _beside_all(self.values)], columns, strict=True))
             schema = written.more.schema
             more = pa.Table.from_arrays(
@@ -164,7 +164,7 @@ class OverPartition(Operator):
         added, removed = self._output(region, after), self._output(region, before).negate()
         self.emitted.add(added.concat(removed), state, context)
 
-    def _carried(self, region: Region) -> dict[str, pa.Array]:
+    def _carry(self, region: Region) -> dict[str, pa.Array]:
         """What the first row of each run has beside it. It is there before and after, unless the run begins with it."""
         run = region.run_of_leaf[region.before.nodes]
         first = np.searchsorted(run, np.arange(len(region.in_middle)))

@@ -131,7 +131,7 @@ def _check_session(function: Over, schema: pa.Schema, by: Sequence[OrderColumn],
     if len(by) > 1 or by[0].descending or start != end:
         raise InvalidPipelineError(
             "a session's rows are ordered by when they start, one column that ascends, of the type of their end. "
-            f"{where}, type={end}, by={', '.join(each.spelled() for each in by)}, type of by={start}"
+            f"{where}, type={end}, by={', '.join(each.spelling() for each in by)}, type of by={start}"
         )
 
 
@@ -165,7 +165,7 @@ def _check_distance(function: Over, schema: pa.Schema, by: Sequence[OrderColumn]
         raise InvalidPipelineError(
             "a distance in range= is one between values of the only column in by=, a whole number, date or timestamp: "
             f"order by one such column, or count rows with rows=. {where}, range={function.range!r}, "
-            f"by={', '.join(each.spelled() for each in by)}, type={type_}"
+            f"by={', '.join(each.spelling() for each in by)}, type={type_}"
         )
     if max(map(abs, distances_)) > DISTANCE_MAX:
         raise InvalidPipelineError(

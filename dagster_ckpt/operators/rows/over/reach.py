@@ -25,7 +25,7 @@ class Reach:
 
     @classmethod
     def of(cls, functions: Sequence[Over]) -> "Reach":
-        """Of all functions together."""
+        """The reach of all functions together."""
         each = [_of(function) for function in functions]
         return cls(
             any(reach.whole for reach in each),

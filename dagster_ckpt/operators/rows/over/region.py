@@ -64,9 +64,9 @@ def region_of(tree: OrderedTree, table: StateTable, more: ZSet, reach: Reach) ->
     """What distinct rows with these weights can touch. At least one row."""
     groups, partitions = _partitions(tree, more)
     rows = more.rows.select(tree.others)
-    order = tree.order.sorted(groups, rows)
+    order = tree.order.sort(groups, rows)
     groups, rows, weights = groups[order], take(rows, order), more.weights[order]
-    located = tree.located(table, partitions, groups, rows)
+    located = tree.locate(table, partitions, groups, rows)
     _, first, leaf = np.unique(np.stack([groups, located.nodes]), axis=1, return_index=True, return_inverse=True)
     touched, part = located.only(first), _Part(groups, rows, weights, leaf.reshape(-1))
     if reach.whole:
@@ -74,7 +74,7 @@ def region_of(tree: OrderedTree, table: StateTable, more: ZSet, reach: Reach) ->
         found = tree.leaves_from(table, partitions, every, None)
         run, in_middle = found[0], np.zeros(len(every), dtype=np.bool_)
     else:
-        found, run, in_middle = _reached(tree, table, partitions, touched, part, reach)
+        found, run, in_middle = _reach_leaves(tree, table, partitions, touched, part, reach)
     return _read(tree, table, partitions, touched, part, found, run, in_middle)
 
 
@@ -87,7 +87,7 @@ def _partitions(tree: OrderedTree, more: ZSet) -> tuple[Positions, Partitions]:
     return groups, Partitions(more.hashes[firsts], take(keys, firsts))
 
 
-def _reached(
+def _reach_leaves(
     tree: OrderedTree, table: StateTable, partitions: Partitions, touched: Leaves, part: _Part, reach: Reach
 ) -> tuple[tuple[Positions, Positions], Positions, Mask]:
     """The groups and nodes of the leaves, the run of each, and which runs begin in the middle."""
@@ -119,11 +119,11 @@ def _reached(
 
 def _runs(tree: OrderedTree, table: StateTable, partitions: Partitions, leaves: Leaves, touched: int) -> _Runs:
     """The leaves, of which the first so many are touched, in order. One without rows is its key's only one."""
-    found = tree.found(table, partitions, leaves.groups, leaves.nodes)
+    found = tree.read_nodes(table, partitions, leaves.groups, leaves.nodes)
     counts = np.bincount(found.nodes, minlength=len(leaves.nodes))
     firsts = np.cumsum(counts) - counts
     some = np.flatnonzero(counts)
-    order = some[tree.order.sorted(leaves.groups[some], take(found.rows, firsts[some]))]
+    order = some[tree.order.sort(leaves.groups[some], take(found.rows, firsts[some]))]
     order = np.append(order, np.flatnonzero(counts == 0))
     order = order[np.argsort(leaves.groups[order], kind="stable")]
     leaves = leaves.only(order)
@@ -171,7 +171,7 @@ def _beside(
     if len(at) == 0:
         return None
     bounds = take(leaves.bounds, (leaves.ends if behind else leaves.begins)[at])
-    return tree.located(table, partitions, leaves.groups[at], bounds, before=not behind)
+    return tree.locate(table, partitions, leaves.groups[at], bounds, before=not behind)
 
 
 def _ties(tree: OrderedTree, sides: Sequence[tuple[pa.Table, Positions]]) -> Mask:
@@ -186,9 +186,9 @@ def _ties(tree: OrderedTree, sides: Sequence[tuple[pa.Table, Positions]]) -> Mas
 def _is_close(tree: OrderedTree, sides: Sequence[tuple[pa.Table, Positions]], distance: int) -> Mask:
     """Whether each row of the one side is at most so far, in the order, from the row of the other."""
     column, count = tree.order.by[0], len(sides[0][1])
-    values, there = distances.measured(column, _values(column, sides))
+    values, there = distances.measure(column, _values(column, sides))
     ours, theirs = values[:count], values[count:]
-    close: Mask = (distances.moved(ours, distance) >= theirs) & (distances.moved(theirs, distance) >= ours)
+    close: Mask = (distances.shift(ours, distance) >= theirs) & (distances.shift(theirs, distance) >= ours)
     return close & there[:count] & there[count:]
 
 
@@ -216,7 +216,7 @@ def _read(
     in_middle: Mask,
 ) -> Region:
     groups, nodes = found
-    before = tree.found(table, partitions, groups, nodes)
+    before = tree.read_nodes(table, partitions, groups, nodes)
     # Where the touched leaves are among all.
     both = np.concatenate([np.stack([groups, nodes]), np.stack([touched.groups, touched.nodes])], axis=1)
     distinct, inverse = np.unique(both, axis=1, return_inverse=True)
@@ -243,7 +243,7 @@ def _after(
     goes = np.flatnonzero(is_changed[before.nodes])
     nodes = np.append(before.nodes[goes], leaf)
     rows = stack([take(before.rows, goes), part.rows])
-    order = tree.order.sorted(nodes, rows)
+    order = tree.order.sort(nodes, rows)
     is_new = order >= len(goes)
     # Equal rows are side by side now, one that was there before and one that is added.
     pairs = np.flatnonzero((is_new[1:] != is_new[:-1]) & (nodes[order[1:]] == nodes[order[:-1]]))

@@ -7,13 +7,13 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import joined, taken
 from dagster_ckpt.operators.rows.over.elements import NONE, Elements
-from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
-from dagster_ckpt.operators.shared.arrays.value_order import ordered
+from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
+from dagster_ckpt.operators.shared.arrays.value_order import order_column
 
 
 @dataclass(frozen=True)
 class Sessions:
-    """Of each element: the start of its session, that of the session before it, and the greatest end before it."""
+    """For each element the start of its session, that of the session before it, and the greatest end before it."""
 
     own: pa.Array
     start_before: pa.Array
@@ -28,11 +28,11 @@ def sessions_of(rows: Elements, ends: str, carried_starts: pa.Array, carried_end
     """
     starts, count = rows.column(rows.by[0].name), len(rows.copies)
     every = joined([starts, rows.column(ends), carried_starts, carried_ends])
-    there = known(every)
+    there = has_value(every)
     if not there.any():
         nothing = pa.nulls(len(rows.at), starts.type)
         return Sessions(nothing, nothing, nothing)
-    order = ordered(taken(every, np.flatnonzero(there)))
+    order = order_column(taken(every, np.flatnonzero(there)))
     distinct, inverse = np.unique(order.codes, return_inverse=True)
     codes = np.full(len(every), NONE, dtype=np.int64)
     codes[there] = inverse

@@ -15,8 +15,8 @@ from dagster_ckpt.operators.rows.over.elements import DENSE, NONE, RANK, ROWS, E
 from dagster_ckpt.operators.rows.over.exact_totals import PrefixTotals
 from dagster_ckpt.operators.rows.over.sessions import Sessions, sessions_of
 from dagster_ckpt.operators.shared.arrays.exact_numbers import EXACT, Doubles, Parts
-from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
-from dagster_ckpt.operators.shared.arrays.value_order import ordered
+from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
+from dagster_ckpt.operators.shared.arrays.value_order import order_column
 
 AGGREGATES = (Function.COUNT, Function.SUM, Function.MIN, Function.MAX, Function.AVG)
 PLACED = (Function.FIRST_VALUE, Function.LAST_VALUE, Function.NTH_VALUE)
@@ -80,12 +80,12 @@ class Value:
         if kind in (Function.RANK, Function.DENSE_RANK):
             return (pa.field(RANK if kind is Function.RANK else DENSE, pa.int64()),)
         if kind is Function.SESSION_START:
-            return (pa.field(self._kept, self.type), pa.field(self._ended, self.type))
+            return (pa.field(self._value_name, self.type), pa.field(self._end_name, self.type))
         if not self._is_running or kind is Function.LAST_VALUE:
             return ()
-        count, total = pa.field(self._counted, pa.int64()), pa.field(self._kept, EXACT)
+        count, total = pa.field(self._count_name, pa.int64()), pa.field(self._value_name, EXACT)
         of_kind = {Function.COUNT: (count,), Function.SUM: (count, total), Function.AVG: (count, total)}
-        return of_kind[kind] if kind in of_kind else (pa.field(self._kept, self.type),)
+        return of_kind[kind] if kind in of_kind else (pa.field(self._value_name, self.type),)
 
     @property
     def _is_running(self) -> bool:
@@ -94,15 +94,15 @@ class Value:
         return self.function.function in (*AGGREGATES, *PLACED) and first is None
 
     @property
-    def _kept(self) -> str:
+    def _value_name(self) -> str:
         return f"_value_{self.number}"
 
     @property
-    def _counted(self) -> str:
+    def _count_name(self) -> str:
         return f"_count_{self.number}"
 
     @property
-    def _ended(self) -> str:
+    def _end_name(self) -> str:
         return f"_end_{self.number}"
 
     def of(self, rows: Elements) -> pa.Array:
@@ -121,9 +121,9 @@ class Value:
             return self._of_total(totals, pa.array(self._count(rows, starts, stops)))
         if kind in (Function.MIN, Function.MAX):
             return self._extreme(rows, column, starts, stops)
-        return self._placed(rows, column, starts, stops) if kind in PLACED else self._beside(rows, column)
+        return self._take_placed(rows, column, starts, stops) if kind in PLACED else self._beside(rows, column)
 
-    def kept(self, rows: Elements, at: Positions) -> Iterator[pa.Array]:
+    def state_columns(self, rows: Elements, at: Positions) -> Iterator[pa.Array]:
         """The columns `fields` for the elements at these places."""
         kind, column = self.function.function, self.function.column
         starts = rows.starts
@@ -134,7 +134,7 @@ class Value:
         for field in self.fields:
             if field.name in (RANK, DENSE):
                 yield pa.array((rows.rank if kind is Function.RANK else rows.dense_rank)[at])
-            elif field.name == self._counted:
+            elif field.name == self._count_name:
                 yield pa.array(self._count(rows, starts, rows.places)[at])
             elif kind in (Function.SUM, Function.AVG):
                 assert column is not None, "checked"
@@ -144,7 +144,7 @@ class Value:
                 yield taken(self._extreme(rows, column, starts, rows.places), at)
             else:
                 assert column is not None, "checked"
-                yield taken(self._placed(rows, column, starts, rows.places), at)
+                yield taken(self._take_placed(rows, column, starts, rows.places), at)
 
     def _ranking(self, rows: Elements) -> Positions | Doubles:
         kind, count, place = self.function.function, rows.stops - rows.starts, rows.places - rows.starts
@@ -166,7 +166,7 @@ class Value:
     def _sessions(self, rows: Elements) -> Sessions:
         assert self.function.column is not None, "checked"
         nothing = pa.nulls(len(rows.in_middle), self.type)
-        before = [rows.carried.get(name, nothing) for name in (self._kept, self._ended)]
+        before = [rows.carried.get(name, nothing) for name in (self._value_name, self._end_name)]
         return sessions_of(rows, self.function.column, *before)
 
     def _beside(self, rows: Elements, column: str) -> pa.Array:
@@ -179,16 +179,16 @@ class Value:
 
     def _count(self, rows: Elements, starts: Positions, stops: Positions) -> Positions:
         column = self.function.column
-        there = np.ones(len(rows.copies), dtype=np.bool_) if column is None else known(rows.column(column))
+        there = np.ones(len(rows.copies), dtype=np.bool_) if column is None else has_value(rows.column(column))
         before = np.append(0, np.cumsum(there[rows.at]))
         counts: Positions = before[stops] - before[starts]
-        return counts + rows.carry(self._counted) if self._is_running else counts
+        return counts + rows.carry(self._count_name) if self._is_running else counts
 
     def _total(self, rows: Elements, column: str, starts: Positions, stops: Positions) -> Parts:
         totals = PrefixTotals.of(rows.column(column), rows.at).between(starts, stops)
-        if self._kept not in rows.carried or not self._is_running:
+        if self._value_name not in rows.carried or not self._is_running:
             return totals
-        carried = Parts.of_totals(rows.carried[self._kept])
+        carried = Parts.of_totals(rows.carried[self._value_name])
         return totals.plus(exact_totals.only(carried, rows.run))
 
     def _of_total(self, totals: Parts, n: pa.Array) -> pa.Array:
@@ -220,12 +220,16 @@ class Value:
     def _extreme(self, rows: Elements, column: str, starts: Positions, stops: Positions) -> pa.Array:
         values = rows.column(column)
         is_max = self.function.function is Function.MAX
-        carried = rows.carried[self._kept] if self._is_running and self._kept in rows.carried else values.slice(0, 0)
+        carried = (
+            rows.carried[self._value_name]
+            if self._is_running and self._value_name in rows.carried
+            else values.slice(0, 0)
+        )
         both = joined([values, carried])
-        there = known(both)
+        there = has_value(both)
         if not there.any():
             return pa.nulls(len(rows.at), values.type)
-        order = ordered(taken(both, np.flatnonzero(there)))
+        order = order_column(taken(both, np.flatnonzero(there)))
         distinct, inverse = np.unique(order.codes, return_inverse=True)
         # From 1, the best the greatest; 0: no value.
         codes = np.zeros(len(both), dtype=np.int64)
@@ -236,7 +240,7 @@ class Value:
         at = np.where(found > 0, found - 1 if is_max else len(distinct) - found, 0)
         return or_null(order.values(distinct[at]), found > 0)
 
-    def _placed(self, rows: Elements, column: str, starts: Positions, stops: Positions) -> pa.Array:
+    def _take_placed(self, rows: Elements, column: str, starts: Positions, stops: Positions) -> pa.Array:
         kind = self.function.function
         if kind is Function.LAST_VALUE:
             return rows.values(column, np.where(stops > starts, stops - 1, NONE))
@@ -245,10 +249,10 @@ class Value:
         earlier = rows.carry(ROWS) if self._is_running else np.zeros(len(starts), dtype=np.int64)
         places = starts + n - 1 - earlier
         found = rows.values(column, np.where((places >= starts) & (places < stops), places, NONE))
-        if not self._is_running or self._kept not in rows.carried:
+        if not self._is_running or self._value_name not in rows.carried:
             return found
         is_carried = earlier >= n
-        both = joined([found, rows.carried[self._kept]])
+        both = joined([found, rows.carried[self._value_name]])
         return taken(both, np.where(is_carried, len(found) + rows.run, np.arange(len(found))))
 
 

@@ -10,7 +10,7 @@ from dagster_ckpt.lsm.columns import Positions, take
 from dagster_ckpt.lsm.table import State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.ranked.best_rows import BestChange, BestRows
-from dagster_ckpt.operators.shared.ranked.rank_tree import Kept
+from dagster_ckpt.operators.shared.ranked.rank_tree import RankedRows
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
@@ -31,12 +31,12 @@ class RowPlaces:
         """Its state tables."""
         return (self.best.spec,)
 
-    def changed(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> Iterator[ZSet]:
+    def apply(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> Iterator[ZSet]:
         """Add rows; yields what the output gains, and with a negative weight what it loses."""
         for _, change in self.best.changes(pieces, state, context):
-            yield self._shown(change, change.after).concat(self._shown(change, change.before).negate())
+            yield self._show(change, change.after).concat(self._show(change, change.before).negate())
 
-    def _shown(self, change: BestChange, kept: Kept) -> ZSet:
+    def _show(self, change: BestChange, kept: RankedRows) -> ZSet:
         """These rows as the output has them."""
         before = copies_before(kept)
         shown = np.clip(self.count - before, 0, kept.copies)
@@ -54,7 +54,7 @@ class RowPlaces:
         return ZSet(change.hashes[kept.nodes[at]], rows, weights)
 
 
-def copies_before(kept: Kept) -> Positions:
+def copies_before(kept: RankedRows) -> Positions:
     """How many rows of the same node, each with its copies, come before each row."""
     before = np.cumsum(kept.copies) - kept.copies
     starts = np.flatnonzero(np.diff(kept.nodes, prepend=-1))

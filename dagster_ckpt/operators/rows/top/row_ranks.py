@@ -17,11 +17,11 @@ from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.rows.top.row_places import RANKED, copies_before
 from dagster_ckpt.operators.shared.arrays.lists import alike
-from dagster_ckpt.operators.shared.arrays.nulls import known, or_null
+from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.ranked.best_rows import BestChange, BestRows
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, RowOrder
-from dagster_ckpt.operators.shared.ranked.rank_tree import COPIES, Kept
+from dagster_ckpt.operators.shared.ranked.rank_tree import COPIES, RankedRows
 from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
@@ -88,7 +88,7 @@ class RowRanks:
         """Its state tables."""
         return self.best.spec, self.ties
 
-    def changed(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> Iterator[ZSet]:
+    def apply(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> Iterator[ZSet]:
         """Add distinct rows; yields what the output gains, and with a negative weight what it loses.
 
         A part of it may be large: the rows of one value are all of one rank.
@@ -104,7 +104,7 @@ class RowRanks:
 
     def _with_values(self, rows: ZSet) -> ZSet:
         order = [flat(rows.rows.column(name)) for name in self.by]
-        columns = [or_null(alike(column), known(column)) for column in order]
+        columns = [or_null(alike(column), has_value(column)) for column in order]
         schema = self.ties.schema.remove(len(self.ties.schema) - 1)
         keys, others = rows.rows.columns[: self._keys], rows.rows.columns[self._keys :]
         return ZSet(rows.hashes, pa.Table.from_arrays([*keys, *columns, *others], schema=schema), rows.weights)
@@ -113,10 +113,10 @@ class RowRanks:
     def _keys(self) -> int:
         return len(self.best.tree.keys)
 
-    def _ranks(self, kept: Kept) -> Positions:
+    def _ranks(self, kept: RankedRows) -> Positions:
         """The rank of each value; 0 where it is more than `count`."""
         before = copies_before(
-            Kept(kept.nodes, kept.paths, np.ones_like(kept.copies), kept.rows) if self.dense else kept
+            RankedRows(kept.nodes, kept.paths, np.ones_like(kept.copies), kept.rows) if self.dense else kept
         )
         return np.where(before < self.count, before + 1, 0)
 
@@ -147,7 +147,7 @@ class RowRanks:
         """Change the rows of the table. If the input only appends, it has those of the best values alone."""
         if self.best.tree.trims:
             gone = np.flatnonzero((values.before > 0) & (values.after == 0))
-            for _, hashes, found in self._found(change, values, gone, state, context):
+            for _, hashes, found in self._rows_of_values(change, values, gone, state, context):
                 every = np.ones(len(hashes), dtype=np.bool_)
                 state.table(TIES).delete(hashes, found.select(list(self.ties.keys)), Found(every, found))
             part = part.only(np.flatnonzero(values.after[of_row]))
@@ -162,12 +162,12 @@ class RowRanks:
     ) -> Iterator[ZSet]:
         """All rows of these values that are in the table now."""
         ranks = values.before if sign < 0 else values.after
-        for of_row, _, found in self._found(change, values, at, state, context):
+        for of_row, _, found in self._rows_of_values(change, values, at, state, context):
             copies = flat(found.column(COPIES)).to_numpy()
             rows = ZSet(change.hashes[values.nodes[of_row]], found.select(list(self.ties.keys)), sign * copies)
             yield self._out(rows, ranks[of_row])
 
-    def _found(
+    def _rows_of_values(
         self, change: BestChange, values: _Values, at: Positions, state: State, context: EpochContext
     ) -> Iterator[tuple[Positions, Hashes, pa.Table]]:
         """The rows of these values in the table, in pieces: of each row its value and its hash."""

@@ -58,7 +58,7 @@ class Best:
     rank: str | None = None
 
     @classmethod
-    def kept(cls, keep: str, by: Sequence[str]) -> "Best":
+    def for_deduplicate(cls, keep: str, by: Sequence[str]) -> "Best":
         """What deduplication keeps of each key: the row that is first, or last, by these columns; null loses to any.
 
         Without columns it is the first in the order of all columns: some row, but always the same. Raises
@@ -72,7 +72,7 @@ class Best:
                 "as by='version'. by=None"
             )
         columns = [OrderColumn(name, descending=keep == Keep.LAST) for name in by]
-        return cls(1, [column.spelled() for column in columns])
+        return cls(1, [column.spelling() for column in columns])
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Top(Operator):
             operator=NAME,
             parameters={
                 "n": best.n,
-                "by": [column.spelled() for column in order],
+                "by": [column.spelling() for column in order],
                 "ties": str(best.ties),
                 "rank": best.rank,
                 "input_key": None if input_key is None else list(input_key),
@@ -179,7 +179,7 @@ class Top(Operator):
         return [*self.pipeline.keys, *(name for name in columns if name not in self.pipeline.keys)]
 
     def _change(self, pieces: Iterable[ZSet], state: State, context: EpochContext) -> None:
-        for more in self.rows.changed(pieces, state, context):
+        for more in self.rows.apply(pieces, state, context):
             self.emitted.add(more, state, context)
 
 

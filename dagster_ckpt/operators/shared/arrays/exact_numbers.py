@@ -47,7 +47,7 @@ class Whole:
     @classmethod
     def of(cls, numbers: Positions) -> "Whole":
         """Numbers of 64 bits."""
-        return balanced(np.stack([numbers & _DIGIT, numbers >> _DIGIT_BITS]), 0)
+        return balance(np.stack([numbers & _DIGIT, numbers >> _DIGIT_BITS]), 0)
 
     def times(self, other: "Whole") -> "Whole":
         """The products."""
@@ -57,7 +57,7 @@ class Whole:
             products = digits * other.digits  # at most 62 bits
             sums[at : at + theirs] += products & _DIGIT
             sums[at + 1 : at + theirs + 1] += products >> _DIGIT_BITS
-        return balanced(sums, self.place + other.place)
+        return balance(sums, self.place + other.place)
 
     def minus(self, other: "Whole") -> "Whole":
         """The differences."""
@@ -66,9 +66,9 @@ class Whole:
         sums = np.zeros((end - place, self.digits.shape[1]), dtype=np.int64)
         sums[self.place - place : self.place - place + len(self.digits)] += self.digits
         sums[other.place - place : other.place - place + len(other.digits)] -= other.digits
-        return balanced(sums, place)
+        return balance(sums, place)
 
-    def rounded(self) -> tuple[Doubles, Positions]:
+    def to_doubles(self) -> tuple[Doubles, Positions]:
         """Doubles m and exponents e: each number, rounded once, half to even, is `m * 2**e`."""
         count = self.digits.shape[1]
         # Three zeros below, so that every number has two digits below its greatest.
@@ -124,7 +124,7 @@ class Parts:
 
     def totals(self) -> pa.Array:
         """As a column of state."""
-        return _spelled(self.special, self.whole)
+        return _encode(self.special, self.whole)
 
 
 def total(groups: Positions, factors: Sequence[Doubles], count: int) -> pa.Array:
@@ -135,15 +135,15 @@ def total(groups: Positions, factors: Sequence[Doubles], count: int) -> pa.Array
         terms.append(_not_finite(groups[~finite], [factor[~finite] for factor in factors]))
         groups, factors = groups[finite], [factor[finite] for factor in factors]
     terms.extend(_terms(groups, factors))
-    return _added_up(terms, count)
+    return _add_up(terms, count)
 
 
-def added(old: pa.Array, new: pa.Array) -> pa.Array:
+def add(old: pa.Array, new: pa.Array) -> pa.Array:
     """The totals of both sides; null counts as 0."""
-    return _added_up([_terms_of(side) for side in (old, new)], len(new))
+    return _add_up([_terms_of(side) for side in (old, new)], len(new))
 
 
-def negated(totals: pa.Array) -> pa.Array:
+def negate(totals: pa.Array) -> pa.Array:
     """The totals of the same values, retracted."""
     codes = totals.values.to_numpy()
     turned = pa.array((-(codes >> _PLACE_BITS) << _PLACE_BITS) | (codes & _PLACE))
@@ -211,16 +211,16 @@ def _terms(groups: Positions, factors: Sequence[Doubles]) -> Iterator[_Terms]:
         return
     mantissas, bits = split[0]
     if len(split) == 1:
-        yield from _shifted(groups, mantissas, bits)
+        yield from _shift(groups, mantissas, bits)
         return
     [(_, others)] = split[1:]
     (a_high, a_low), (b_high, b_low) = (
         (mantissa >> _SPLIT_BITS, mantissa & ((1 << _SPLIT_BITS) - 1)) for mantissa, _ in split
     )
     bits = bits + others
-    yield from _shifted(groups, a_low * b_low, bits)
-    yield from _shifted(groups, a_high * b_low + a_low * b_high, bits + _SPLIT_BITS)
-    yield from _shifted(groups, a_high * b_high, bits + 2 * _SPLIT_BITS)
+    yield from _shift(groups, a_low * b_low, bits)
+    yield from _shift(groups, a_high * b_low + a_low * b_high, bits + _SPLIT_BITS)
+    yield from _shift(groups, a_high * b_high, bits + 2 * _SPLIT_BITS)
 
 
 def _split(values: Doubles) -> tuple[Positions, Positions]:
@@ -234,7 +234,7 @@ def _split(values: Doubles) -> tuple[Positions, Positions]:
     return mantissas, bits
 
 
-def _shifted(groups: Positions, numbers: Positions, bits: Positions) -> Iterator[_Terms]:
+def _shift(groups: Positions, numbers: Positions, bits: Positions) -> Iterator[_Terms]:
     """The digits of `numbers * 2**bits`; the numbers have up to 62 bits."""
     places, shift = _DIGITS + (bits >> 5), bits & (_DIGIT_BITS - 1)
     low, high = (numbers & _DIGIT) << shift, (numbers >> _DIGIT_BITS) << shift
@@ -243,15 +243,15 @@ def _shifted(groups: Positions, numbers: Positions, bits: Positions) -> Iterator
     yield _Terms(groups, places + 2, high >> _DIGIT_BITS)
 
 
-def _added_up(terms: Sequence[_Terms], count: int) -> pa.Array:
+def _add_up(terms: Sequence[_Terms], count: int) -> pa.Array:
     """The total of each of `count` groups, in its one representation."""
     columns = list[pa.Array]()
     for first, last in _ranges(count, terms):
-        columns.append(_spelled(*_matrices([each.within(first, last) for each in terms], last - first)))
+        columns.append(_encode(*_matrices([each.within(first, last) for each in terms], last - first)))
     return joined(columns)
 
 
-def _spelled(special: Positions, whole: Whole) -> pa.Array:
+def _encode(special: Positions, whole: Whole) -> pa.Array:
     matrix = np.concatenate([special, whole.digits])
     groups, rows = np.nonzero(matrix.T)
     places = np.where(rows < _DIGITS, rows, rows + whole.place)
@@ -268,10 +268,10 @@ def _matrices(terms: Sequence[_Terms], count: int) -> tuple[Positions, Whole]:
     for each in terms:
         rows = np.where(each.places < _DIGITS, each.places, each.places - least + _DIGITS)
         np.add.at(matrix.reshape(-1), rows * count + each.groups, each.digits)
-    return matrix[:_DIGITS], balanced(matrix[_DIGITS:], least - _DIGITS)
+    return matrix[:_DIGITS], balance(matrix[_DIGITS:], least - _DIGITS)
 
 
-def balanced(sums: Positions, place: int) -> Whole:
+def balance(sums: Positions, place: int) -> Whole:
     """The numbers with these digits, which may be as large as 2**62."""
     digits = np.concatenate([sums, np.zeros((2, sums.shape[1]), dtype=np.int64)])
     for at in range(len(digits) - 1):

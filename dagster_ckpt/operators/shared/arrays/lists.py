@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Positions, joined
-from dagster_ckpt.operators.shared.arrays.nulls import filled, known, or_null
-from dagster_ckpt.operators.shared.arrays.value_order import ordered
+from dagster_ckpt.operators.shared.arrays.nulls import fill_null, has_value, or_null
+from dagster_ckpt.operators.shared.arrays.value_order import order_column
 
 
 def groups_of(sides: Sequence[pa.Array]) -> Positions:
@@ -23,7 +23,7 @@ def values_of(sides: Sequence[pa.Array]) -> pa.Array:
 
 def lengths(lists: pa.Array) -> Positions:
     """The length of each list; 0 for null."""
-    sizes: Positions = filled(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
+    sizes: Positions = fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
     return sizes
 
 
@@ -36,14 +36,14 @@ def lists_of(groups: Positions, values: pa.Array, count: int) -> pa.Array:
 def alike(column: pa.Array) -> pa.Array:
     """The column with one zero and one NaN, also within structs, so that equal values have equal bytes."""
     if pa.types.is_struct(column.type):
-        within = [or_null(alike(field), known(field)) for field in column.flatten()]
+        within = [or_null(alike(field), has_value(field)) for field in column.flatten()]
         return pa.StructArray.from_arrays(within, fields=list(column.type), mask=pc.is_null(column))
     if not pa.types.is_floating(column.type):
         return column
-    order = ordered(column)
+    order = order_column(column)
     return order.values(order.codes)
 
 
 def alike_or_null(column: pa.Array) -> pa.Array:
     """As `alike`, with the nulls."""
-    return or_null(alike(column), known(column))
+    return or_null(alike(column), has_value(column))

@@ -7,14 +7,14 @@ import pyarrow.compute as pc
 from dagster_ckpt.lsm.columns import Mask, mask_of
 
 
-def known(column: pa.Array) -> Mask:
+def has_value(column: pa.Array) -> Mask:
     """Where the column has a value."""
     if column.null_count == 0:
         return np.ones(len(column), dtype=np.bool_)
     return mask_of(pc.is_valid(column))
 
 
-def filled(column: pa.Array, value: object) -> pa.Array:
+def fill_null(column: pa.Array, value: object) -> pa.Array:
     """The column with `value` in place of null."""
     return column if column.null_count == 0 else pc.fill_null(column, pa.scalar(value, column.type))
 

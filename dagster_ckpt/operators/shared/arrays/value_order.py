@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Positions
-from dagster_ckpt.operators.shared.arrays.nulls import filled
+from dagster_ckpt.operators.shared.arrays.nulls import fill_null
 
 LEAST = np.iinfo(np.int64).min
 GREATEST = np.iinfo(np.int64).max
@@ -36,7 +36,7 @@ class Ordered(Protocol):
 
 
 def is_orderable(type_: pa.DataType) -> bool:
-    """Whether `ordered` takes columns of this type: all of Spark's except intervals and nested types."""
+    """Whether `order_column` takes columns of this type: all of Spark's except intervals and nested types."""
     kinds = pa.types
     return (
         has_fixed_width(type_)
@@ -60,7 +60,7 @@ def has_fixed_width(type_: pa.DataType) -> bool:
     return is_whole(type_) or bool(kinds.is_floating(type_) or kinds.is_boolean(type_) or kinds.is_decimal128(type_))
 
 
-def ordered(column: pa.Array) -> Ordered:
+def order_column(column: pa.Array) -> Ordered:
     """The order of an orderable column."""
     if pa.types.is_floating(column.type):
         return _Floats.of(column)
@@ -74,7 +74,7 @@ def ordered(column: pa.Array) -> Ordered:
 def precedes(left: pa.Array, right: pa.Array) -> pa.Array:
     """Row by row whether left comes before right; null where one of them is."""
     if pa.types.is_floating(left.type):
-        truth = pa.array(ordered(left).codes < ordered(right).codes)
+        truth = pa.array(order_column(left).codes < order_column(right).codes)
         return pc.if_else(pc.and_(pc.is_valid(left), pc.is_valid(right)), truth, pa.scalar(None, pa.bool_()))
     return pc.less(left, right)
 
@@ -106,12 +106,12 @@ class _Floats:
 
     @classmethod
     def of(cls, column: pa.Array) -> "_Floats":
-        numbers = filled(column, 0.0).to_numpy().astype(np.float64, copy=False) + 0.0  # makes -0.0 to 0.0, and a copy
+        numbers = fill_null(column, 0.0).to_numpy().astype(np.float64, copy=False) + 0.0  # -0.0 to 0.0, and a copy
         numbers[np.isnan(numbers)] = np.nan  # one NaN, whatever its payload and sign
-        return cls(column.type, _turned(numbers.view(np.int64)))
+        return cls(column.type, _turn(numbers.view(np.int64)))
 
     def values(self, codes: Positions) -> pa.Array:
-        return pa.array(_turned(codes).view(np.float64)).cast(self.type)
+        return pa.array(_turn(codes).view(np.float64)).cast(self.type)
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,11 @@ def _storage(type_: pa.DataType) -> pa.DataType:
 
 
 def _int64(numbers: pa.Array) -> Positions:
-    codes: Positions = filled(numbers, 0).to_numpy().astype(np.int64, copy=False)
+    codes: Positions = fill_null(numbers, 0).to_numpy().astype(np.int64, copy=False)
     return codes
 
 
-def _turned(bits: Positions) -> Positions:
+def _turn(bits: Positions) -> Positions:
     """A double's bits as an int64 in the order of the doubles, and back."""
     # Of two negative doubles, the one with the greater bits is the lesser number.
     return np.where(bits < 0, bits ^ GREATEST, bits)

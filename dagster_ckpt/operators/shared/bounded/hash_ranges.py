@@ -34,7 +34,7 @@ class _Cells:
     least: Hashes
     greatest: Hashes
 
-    def joined(self, bytes_max: int) -> Iterator[tuple[float, HashRange]]:
+    def join_cells(self, bytes_max: int) -> Iterator[tuple[float, HashRange]]:
         """Adjacent cells, joined up to `bytes_max` bytes, at least one at a time; each range with its bytes."""
         until = np.cumsum(self.weights)
         first, before = 0, 0.0
@@ -52,7 +52,7 @@ def hash_ranges(scan: Scan, bytes_max: int) -> Iterator[HashRange]:
     """
     waiting = [HashRange()]
     while waiting:
-        for weight, part in _counted(scan(), waiting.pop()).joined(bytes_max):
+        for weight, part in _count_cells(scan(), waiting.pop()).join_cells(bytes_max):
             if weight > bytes_max and part.lo < part.hi:
                 waiting.append(part)
             else:
@@ -75,7 +75,7 @@ def row_weights(rows: pa.Table) -> Weights:
     return weights
 
 
-def _counted(pieces: Iterator[pa.Table], within: HashRange) -> _Cells:
+def _count_cells(pieces: Iterator[pa.Table], within: HashRange) -> _Cells:
     """The bytes of the rows in a hash range, by cell."""
     shift = max(0, (within.hi - within.lo).bit_length() - _CELL_BITS)
     cells = ((within.hi - within.lo) >> shift) + 1

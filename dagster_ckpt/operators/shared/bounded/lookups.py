@@ -44,7 +44,7 @@ class Lookups:
         self._table = table
         self._batch = BatchSize(bytes_max, _ROOM_BYTES, growth_max=16)
 
-    def found(self, hashes: Hashes, keys: pa.Table) -> Iterator[tuple[slice, Found]]:
+    def find(self, hashes: Hashes, keys: pa.Table) -> Iterator[tuple[slice, Found]]:
         """The rows of n distinct keys: slices of the keys in order, each looked up when the iterator reaches it.
 
         Between two slices you may change the table.

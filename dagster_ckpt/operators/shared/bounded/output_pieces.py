@@ -6,7 +6,7 @@ from functools import partial
 import pyarrow as pa
 
 from dagster_ckpt.operators.operator import Changes
-from dagster_ckpt.operators.shared.net_changes import labelled
+from dagster_ckpt.operators.shared.net_changes import label
 from dagster_ckpt.protocol.change_columns import INSERT
 
 
@@ -29,14 +29,14 @@ class OutputPieces:
         """Count bytes put into state tables; yields changes, possibly empty, so that the caller can flush state."""
         self._bytes += bytes_
         if self._bytes >= self._bytes_max:
-            yield self._taken()
+            yield self._take()
 
     def rest(self) -> Iterator[Changes]:
         """Yield the remaining rows, at the end."""
         if self._tables:
-            yield self._taken()
+            yield self._take()
 
-    def _taken(self) -> Changes:
+    def _take(self) -> Changes:
         parts = [(kind, pa.concat_tables(tables)) for kind, tables in self._tables.items()] or [(INSERT, self._empty)]
         self._tables, self._bytes = {}, 0
-        return Changes(sum(rows.num_rows for _, rows in parts), partial(labelled, parts))
+        return Changes(sum(rows.num_rows for _, rows in parts), partial(label, parts))

@@ -10,7 +10,7 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder
-from dagster_ckpt.operators.shared.ranked.rank_tree import ADDED, Kept, RankTree, tree_spec
+from dagster_ckpt.operators.shared.ranked.rank_tree import ADDED, RankedRows, RankTree, tree_spec
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
@@ -29,9 +29,9 @@ class BestChange:
 
     hashes: Hashes
     keys: pa.Table
-    part: Kept
-    before: Kept
-    after: Kept
+    part: RankedRows
+    before: RankedRows
+    after: RankedRows
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class BestRows:
             first = 0
             while first < len(by_key.hashes):
                 part = by_key.only(np.arange(first, min(first + batch.count, len(by_key.hashes))))
-                grown = self.tree.grown(part, state)
+                grown = self.tree.update(part, state)
                 batch.learn(len(part.hashes), grown.bytes_read)
                 first += len(part.hashes)
                 yield part, BestChange(grown.hashes, grown.keys, grown.part, grown.before, grown.after)

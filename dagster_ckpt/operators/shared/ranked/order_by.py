@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, taken
-from dagster_ckpt.operators.shared.arrays.nulls import known
-from dagster_ckpt.operators.shared.arrays.value_order import is_orderable, ordered
+from dagster_ckpt.operators.shared.arrays.nulls import has_value
+from dagster_ckpt.operators.shared.arrays.value_order import is_orderable, order_column
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.row_order import total_codes
 
@@ -30,19 +30,19 @@ class OrderColumn:
     descending: bool = False
     nulls_first: bool = False
 
-    def spelled(self) -> str:
+    def spelling(self) -> str:
         """As `order_columns` reads it."""
         way, nulls = "desc" if self.descending else "asc", "first" if self.nulls_first else "last"
-        return f"{quoted(self.name)} {way} nulls {nulls}"
+        return f"{quote(self.name)} {way} nulls {nulls}"
 
     def codes(self, column: pa.Array) -> Positions:
         """One number per row, ordered and equal as the values are in this order."""
-        codes = ordered(column).codes
+        codes = order_column(column).codes
         if self.descending:
             codes = ~codes
         if column.null_count == 0:
             return codes
-        valid = known(column)
+        valid = has_value(column)
         ranks = np.full(len(codes), -1 if self.nulls_first else len(codes), dtype=np.int64)
         ranks[valid] = np.unique(codes[valid], return_inverse=True)[1]
         return ranks
@@ -58,7 +58,7 @@ class RowOrder:
     by: tuple[OrderColumn, ...]
     ties: tuple[str, ...]
 
-    def sorted(self, groups: Positions, rows: pa.Table) -> Positions:
+    def sort(self, groups: Positions, rows: pa.Table) -> Positions:
         """The positions of the rows by their group and, within it, in this order. Groups count from 0."""
         ranks = _ranks_of_groups(groups)
         for name, codes_of in self._columns():
@@ -68,7 +68,7 @@ class RowOrder:
             codes = codes_of(taken(flat(rows.column(name)), contested))
             order = np.lexsort((codes, ranks[contested]))
             at = contested[order]
-            ranks[at] = _refined(ranks[at], codes[order])
+            ranks[at] = _refine(ranks[at], codes[order])
         return np.argsort(ranks, kind="stable")
 
     def _columns(self) -> Iterator[tuple[str, Codes]]:
@@ -78,7 +78,7 @@ class RowOrder:
             yield name, total_codes
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """A column's name as a term has it, whatever is in it."""
     name = name.replace("`", "``")
     return f"`{name}`"
@@ -142,7 +142,7 @@ def _ranks_of_groups(groups: Positions) -> Positions:
     return ranks
 
 
-def _refined(ranks: Positions, codes: Positions) -> Positions:
+def _refine(ranks: Positions, codes: Positions) -> Positions:
     """The ranks of rows that are sorted by rank and then by code, by both of these."""
     places = np.arange(len(ranks))
     begins_rank = np.diff(ranks, prepend=-1) != 0

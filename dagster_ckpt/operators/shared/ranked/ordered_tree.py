@@ -146,7 +146,7 @@ class OrderedTree:
         """How many rows the parts of a split node have: nearly as many as fit, for rows that come in their order."""
         return max(2, 3 * self.node_rows_max // 4)
 
-    def found(self, table: StateTable, all_: Partitions, groups: Positions, nodes: Positions) -> NodeRows:
+    def read_nodes(self, table: StateTable, all_: Partitions, groups: Positions, nodes: Positions) -> NodeRows:
         """The rows of these distinct nodes, by node and in their order."""
         found = table.get_all(_hashes(all_.hashes[groups], nodes), _prefix(take(all_.keys, groups), nodes))
         rows = flatten(found.rows)
@@ -157,9 +157,9 @@ class OrderedTree:
             flat(rows.column(COPIES)).to_numpy(),
             rows.select(list(self.more)),
         )
-        return kept.only(self.order.sorted(kept.nodes, kept.rows))
+        return kept.only(self.order.sort(kept.nodes, kept.rows))
 
-    def located(
+    def locate(
         self, table: StateTable, all_: Partitions, groups: Positions, rows: pa.Table, *, before: bool = False
     ) -> Leaves:
         """The leaf that each row is in or belongs to; with `before`, the one with the rows less than it."""
@@ -171,7 +171,7 @@ class OrderedTree:
         going = np.arange(count)
         while len(going):
             distinct, of_probe = np.unique(np.stack([groups[going], nodes[going]]), axis=1, return_inverse=True)
-            entries = self.found(table, all_, distinct[0], distinct[1])
+            entries = self.read_nodes(table, all_, distinct[0], distinct[1])
             inner = np.zeros(distinct.shape[1], dtype=np.bool_)
             inner[entries.nodes[entries.children > 0]] = True
             goes = inner[of_probe.reshape(-1)]
@@ -209,7 +209,7 @@ class OrderedTree:
         sides = [(entries.nodes, entries.rows), (of_probe, probes)]
         if before:
             sides.reverse()
-        order = self.order.sorted(np.concatenate([nodes for nodes, _ in sides]), stack([rows for _, rows in sides]))
+        order = self.order.sort(np.concatenate([nodes for nodes, _ in sides]), stack([rows for _, rows in sides]))
         first = len(of_probe) if before else 0
         is_entry = (order >= first) & (order < first + len(entries.nodes))
         seen = np.empty(len(order), dtype=np.int64)
@@ -227,7 +227,7 @@ class OrderedTree:
         probes = np.arange(len(groups))
         done = list[tuple[Positions, Positions]]()
         while len(node):
-            entries = self.found(table, all_, group, node)
+            entries = self.read_nodes(table, all_, group, node)
             inner = np.zeros(len(node), dtype=np.bool_)
             inner[entries.nodes[entries.children > 0]] = True
             done.append((group[~inner], node[~inner]))
@@ -277,14 +277,14 @@ class OrderedTree:
             )
             parent_of = np.full(len(nodes), NONE)
             parent_of[changed] = of_child.reshape(-1)
-            old = self.found(table, all_, parents[0], parents[1])
+            old = self.read_nodes(table, all_, parents[0], parents[1])
             new_at = np.flatnonzero(is_mine[above.of_new])
             gone = above.emptied[is_mine[above.emptied]]
             is_gone = np.isin(old.children, nodes[gone])  # a number is used once in a stream
             kept = np.flatnonzero(~is_gone)
             more = self._entries(parent_of[above.of_new[new_at]], take(above.rows, new_at), above.children[new_at])
             now, from_ = old.only(kept).and_(more), np.append(kept, np.full(len(new_at), NONE))
-            order = self.order.sorted(now.nodes, now.rows)
+            order = self.order.sort(now.nodes, now.rows)
             # A node that was split has two entries now. The lesser row is right: no other entry can have it.
             order = order[np.sort(np.unique(now.children[order], return_index=True)[1])]
             written = Written(

@@ -50,7 +50,7 @@ _LEAF_ROWS_MIN = 64
 
 
 @dataclass(frozen=True)
-class Kept:
+class RankedRows:
     """Rows of nodes: `nodes` are positions in the arrays of nodes at hand. All rows of a node are distinct.
 
     As the best rows of keys: key after key, the best row first.
@@ -61,10 +61,10 @@ class Kept:
     copies: Positions
     rows: pa.Table
 
-    def only(self, positions: Positions) -> "Kept":
+    def only(self, positions: Positions) -> "RankedRows":
         """The rows at these positions."""
         rows = take(self.rows, positions)
-        return Kept(self.nodes[positions], self.paths[positions], self.copies[positions], rows)
+        return RankedRows(self.nodes[positions], self.paths[positions], self.copies[positions], rows)
 
     def digits(self, depth: int) -> Positions:
         """The child, from 0 to 15, in which each row is if its node is of this depth."""
@@ -72,14 +72,14 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Grown:
+class TreeUpdate:
     """What some rows (`part`) change: the keys' best rows before and after, and how many bytes were read for it."""
 
     hashes: Hashes
     keys: pa.Table
-    part: Kept
-    before: Kept
-    after: Kept
+    part: RankedRows
+    before: RankedRows
+    after: RankedRows
     bytes_read: int
 
 
@@ -100,15 +100,15 @@ class _Level:
 
     depth: int
     nodes: _Nodes
-    leaves: Kept
-    inner: Kept
+    leaves: RankedRows
+    inner: RankedRows
 
 
 @dataclass(frozen=True)
 class _Net:
     """Distinct rows of nodes, how often each was there, and how often it is now."""
 
-    rows: Kept
+    rows: RankedRows
     had: Positions
 
 
@@ -127,7 +127,7 @@ class RankTree:
         """The columns of a row besides the key's."""
         return [name for name in self.spec.keys[len(self.keys) :] if name != NODE]
 
-    def grown(self, weighted: ZSet, state: State) -> Grown:
+    def update(self, weighted: ZSet, state: State) -> TreeUpdate:
         """Add rows, or retract those with a negative weight. At least one row."""
         keys = flatten(weighted.rows.select(list(self.keys)))
         distinct = key_order(weighted.hashes, keys)
@@ -143,46 +143,46 @@ class RankTree:
             numbers=np.full(len(firsts), _ROOT),
             parents=np.zeros(len(firsts), dtype=np.int64),
         )
-        more = Kept(groups, value_hashes(rows.columns, weighted.hashes), weighted.weights, rows)
-        return self._grown(state, hashes, keys, roots, more)
+        more = RankedRows(groups, value_hashes(rows.columns, weighted.hashes), weighted.weights, rows)
+        return self._update(state, hashes, keys, roots, more)
 
-    def _grown(self, state: State, hashes: Hashes, keys: pa.Table, nodes: _Nodes, more: Kept) -> Grown:
+    def _update(self, state: State, hashes: Hashes, keys: pa.Table, nodes: _Nodes, more: RankedRows) -> TreeUpdate:
         levels, bytes_read, before, part = list[_Level](), 0, None, more
         while len(more.nodes):
             depth = len(levels)
-            found, is_inner = self._found(state, nodes)
+            found, is_inner = self._read(state, nodes)
             bytes_read += found.rows.nbytes + more.rows.nbytes
             if before is None:
                 before = self._best(found)
-            level, below = self._descended(state, depth, nodes, found, is_inner, more)
+            level, below = self._descend(state, depth, nodes, found, is_inner, more)
             levels.append(level)
             nodes, more = _children(level, below, hashes, keys)
         assert before is not None, "there is a row"
-        after: Kept | None = None
+        after: RankedRows | None = None
         lower: _Nodes | None = None
         for level in reversed(levels):
-            after = self._best(level.leaves if lower is None else self._ascended(state, level, lower, after))
+            after = self._best(level.leaves if lower is None else self._ascend(state, level, lower, after))
             lower = level.nodes
         assert after is not None, "there is a level"
-        return Grown(hashes, keys, part, before, after, bytes_read)
+        return TreeUpdate(hashes, keys, part, before, after, bytes_read)
 
-    def _found(self, state: State, nodes: _Nodes) -> tuple[Kept, Mask]:
+    def _read(self, state: State, nodes: _Nodes) -> tuple[RankedRows, Mask]:
         """The rows of the nodes, and which of the nodes are inner ones."""
         found = state.table(self.spec.name).get_all(nodes.hashes, nodes.prefix)
         paths, copies = (flat(found.rows.column(name)).to_numpy() for name in (PATH, COPIES))
         is_inner = np.zeros(len(nodes.hashes), dtype=np.bool_)
         is_inner[found.asked[mask_of(flat(found.rows.column(INNER)))]] = True
-        return Kept(found.asked, paths.view(np.uint64), copies, found.rows.select(self.others)), is_inner
+        return RankedRows(found.asked, paths.view(np.uint64), copies, found.rows.select(self.others)), is_inner
 
-    def _descended(
-        self, state: State, depth: int, nodes: _Nodes, found: Kept, is_inner: Mask, more: Kept
-    ) -> tuple[_Level, Kept]:
+    def _descend(
+        self, state: State, depth: int, nodes: _Nodes, found: RankedRows, is_inner: Mask, more: RankedRows
+    ) -> tuple[_Level, RankedRows]:
         """Add rows to the leaves of one depth. Also returns the rows to add below, with the nodes above them."""
         leaf, at_leaf = (np.flatnonzero(~is_inner[each.nodes]) for each in (found, more))
         net = _net(found.only(leaf), more.only(at_leaf))
         self.table.check(net.rows.copies)
         if self.trims:
-            net = self._trimmed(net)
+            net = self._trim(net)
         there = net.rows.only(np.flatnonzero(net.rows.copies > 0))
         splits = np.bincount(there.nodes, minlength=len(is_inner)) > self.leaf_rows_max
         if depth == _DEPTH_MAX or self.trims:
@@ -194,7 +194,7 @@ class RankTree:
         below = _together([more.only(np.flatnonzero(is_inner[more.nodes])), there.only(np.flatnonzero(going))])
         return _Level(depth, nodes, there.only(np.flatnonzero(~going)), inner), below
 
-    def _ascended(self, state: State, level: _Level, children: _Nodes, best: Kept | None) -> Kept:
+    def _ascend(self, state: State, level: _Level, children: _Nodes, best: RankedRows | None) -> RankedRows:
         """Replace what inner nodes have of these children by the children's best rows.
 
         Returns all rows that the level's nodes have now.
@@ -203,8 +203,8 @@ class RankTree:
         mine = children.parents * _CHILDREN + (children.numbers & (_CHILDREN - 1))
         replaced = np.isin(level.inner.nodes * _CHILDREN + level.inner.digits(level.depth), mine)
         old = level.inner.only(np.flatnonzero(replaced))
-        new = Kept(children.parents[best.nodes], best.paths, best.copies, best.rows)
-        net = _net(Kept(old.nodes, old.paths, np.zeros_like(old.copies), old.rows), new, had=old.copies)
+        new = RankedRows(children.parents[best.nodes], best.paths, best.copies, best.rows)
+        net = _net(RankedRows(old.nodes, old.paths, np.zeros_like(old.copies), old.rows), new, had=old.copies)
         self._write(state, level.nodes, net, net.rows.copies, inner=True)
         return _together([level.leaves, level.inner.only(np.flatnonzero(~replaced)), new])
 
@@ -213,18 +213,18 @@ class RankTree:
         """How many rows a leaf may have. Not a part of the state's format: each node has it that it is an inner one."""
         return max(_LEAF_ROWS_MIN, _CHILDREN * self.count)
 
-    def _best(self, kept: Kept) -> Kept:
+    def _best(self, kept: RankedRows) -> RankedRows:
         """The best rows of each node, in their order, the nodes ascending."""
         return kept.only(self._best_at(kept))
 
-    def _best_at(self, kept: Kept) -> Positions:
-        order = self.order.sorted(kept.nodes, kept.rows)
+    def _best_at(self, kept: RankedRows) -> Positions:
+        order = self.order.sort(kept.nodes, kept.rows)
         nodes = kept.nodes[order]
         starts = np.flatnonzero(np.diff(nodes, prepend=-1))
         places = np.arange(len(nodes)) - np.repeat(starts, np.diff(starts, append=len(nodes)))
         return order[places < self.count]
 
-    def _trimmed(self, net: _Net) -> _Net:
+    def _trim(self, net: _Net) -> _Net:
         """Rows that are not among the best of their node are gone."""
         best = self._best_at(net.rows)
         copies = np.zeros_like(net.rows.copies)
@@ -261,7 +261,7 @@ def digits(paths: Hashes, depth: int) -> Positions:
     return ((paths >> shift) & np.uint64(_CHILDREN - 1)).astype(np.int64)
 
 
-def _children(level: _Level, below: Kept, hashes: Hashes, keys: pa.Table) -> tuple[_Nodes, Kept]:
+def _children(level: _Level, below: RankedRows, hashes: Hashes, keys: pa.Table) -> tuple[_Nodes, RankedRows]:
     """The distinct nodes of the next depth that these rows belong to, and the rows with the nodes they belong to.
 
     `hashes` and `keys` are those of the groups.
@@ -276,10 +276,10 @@ def _children(level: _Level, below: Kept, hashes: Hashes, keys: pa.Table) -> tup
     nodes = _Nodes(
         _node_hashes(hashes[groups], numbers), _with_node(take(keys, groups), numbers), groups, numbers, parents
     )
-    return nodes, Kept(of_row, below.paths, below.copies, below.rows)
+    return nodes, RankedRows(of_row, below.paths, below.copies, below.rows)
 
 
-def _net(old: Kept, new: Kept, had: Positions | None = None) -> _Net:
+def _net(old: RankedRows, new: RankedRows, had: Positions | None = None) -> _Net:
     """The rows of both, each once, with the sum of its copies. `had`: how often those of `old` were there."""
     both = _together([old, new])
     had = np.append(old.copies if had is None else had, np.zeros(len(new.nodes), dtype=np.int64))
@@ -294,8 +294,8 @@ def _net(old: Kept, new: Kept, had: Positions | None = None) -> _Net:
     return _Net(replace(both.only(groups.order[groups.starts]), copies=copies), had)
 
 
-def _together(parts: Sequence[Kept]) -> Kept:
-    return Kept(
+def _together(parts: Sequence[RankedRows]) -> RankedRows:
+    return RankedRows(
         np.concatenate([part.nodes for part in parts]),
         np.concatenate([part.paths for part in parts]),
         np.concatenate([part.copies for part in parts]),

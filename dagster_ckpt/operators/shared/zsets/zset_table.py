@@ -53,7 +53,7 @@ class ZSetTable:
         self.write(weighed, state)
         return weighed
 
-    def touched(self, state: State) -> Iterator[Touched]:
+    def epoch_changes(self, state: State) -> Iterator[Touched]:
         """What the epoch changed, after all its rows. Raises `CorruptStateError` where more of a row went than came."""
         for touched in state.table(self.spec.name).touched():
             self.check(self.weights_of(touched.after))

@@ -85,7 +85,7 @@ def test_sql_finds_a_function_by_the_classes_of_spark_that_it_is_for(name: str) 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_aggregate_is_stored_by_the_name_of_its_function(name: str) -> None:
     assert SAMPLES[name].function == name
-    assert Aggregation.of(SAMPLES[name].spelled()) == SAMPLES[name]
+    assert Aggregation.of(SAMPLES[name].spelling()) == SAMPLES[name]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

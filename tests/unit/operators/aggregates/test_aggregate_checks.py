@@ -65,7 +65,7 @@ def test_a_key_that_the_state_needs_for_different_values(key: str) -> None:
 
 
 def test_what_older_releases_wrote_is_written_as_it_was() -> None:
-    assert agg.last("x", by="k").spelled() == {"function": "last", "column": "x", "by": "k"}
-    assert agg.collect("x", 5).spelled() == {"function": "collect", "column": "x", "by": None, "limit": 5}
+    assert agg.last("x", by="k").spelling() == {"function": "last", "column": "x", "by": "k"}
+    assert agg.collect("x", 5).spelling() == {"function": "collect", "column": "x", "by": None, "limit": 5}
     for one in (agg.count(), agg.collect("x", 5), agg.approx_count_distinct("x"), agg.approx_quantile("x", 0)):
-        assert Aggregation.of({"name": "n", **one.spelled()}) == one
+        assert Aggregation.of({"name": "n", **one.spelling()}) == one

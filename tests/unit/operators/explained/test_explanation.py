@@ -9,7 +9,7 @@ import pytest
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.operators import RunningAggregate
 from dagster_ckpt.operators.aggregates.registry import FUNCTIONS
-from dagster_ckpt.operators.explained.explanation import ExplainedInput, ExplainedStep, explained
+from dagster_ckpt.operators.explained.explanation import ExplainedInput, ExplainedStep, explain_pipeline
 from dagster_ckpt.operators.explained.kept import Bound
 from dagster_ckpt.operators.registry import NAMES
 from dagster_ckpt.operators.sets.union_all import UnionAll
@@ -24,7 +24,7 @@ PIPELINES = pipelines()
 
 
 def step_of(name: str) -> ExplainedStep:
-    [step] = explained(PIPELINES[name]).steps
+    [step] = explain_pipeline(PIPELINES[name]).steps
     return step
 
 
@@ -34,7 +34,7 @@ def test_every_operator_is_tried_here() -> None:
 
 def test_an_operator_of_a_later_release_is_not_explained_but_named() -> None:
     with pytest.raises(IncompatibleStateError, match=r"install the release that wrote it\. operator=cube"):
-        explained(replace(PIPELINES["aggregate"], operator="cube"))
+        explain_pipeline(replace(PIPELINES["aggregate"], operator="cube"))
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -191,13 +191,13 @@ def test_what_a_group_keeps_has_words_for_every_function(name: str) -> None:
         by = "at" if "by" in FUNCTIONS[one.function].options else one.by
         operators.append(RunningAggregate.build(K, {name: replace(one, by=by)}, changes, updating=True))
     for operator in operators:
-        [step] = explained(operator.pipeline).steps
+        [step] = explain_pipeline(operator.pipeline).steps
         assert step.lasting[0].rows.startswith("one row for each key: counts")
 
 
 def test_the_table_of_a_last_step_grows_as_the_inputs_do() -> None:
     for inputs, bound in (([APPENDS, CHANGES], Bound.ROWS), ([CHANGES, CHANGES], Bound.INPUT)):
-        [step] = explained(OperatorStep.of(UnionAll.build(inputs)).with_table().pipeline).steps
+        [step] = explain_pipeline(OperatorStep.of(UnionAll.build(inputs)).with_table().pipeline).steps
         assert [(each.table, each.limit.bound) for each in step.lasting] == [("table", bound)]
 
 
@@ -213,12 +213,12 @@ def test_what_spark_does_is_in_its_order_and_without_the_kind_of_a_row() -> None
     pipeline = shops_counted()
     work = "WHERE (total > 0); SELECT total AS _1, _change_type"
     large = replace(pipeline, inputs=(replace(pipeline.inputs[0], work=work),))
-    *_, last = explained(large).steps
+    *_, last = explain_pipeline(large).steps
     assert last.inputs[0].work == ("WHERE (total > 0)", "SELECT total AS _1")
 
 
 def test_a_step_reads_a_step_and_its_watermark_may_be_behind() -> None:
-    orders, shops, large = explained(shops_counted()).steps
+    orders, shops, large = explain_pipeline(shops_counted()).steps
     assert [each.inputs[0].reads for each in (orders, shops, large)] == [
         "parquet file:///data/orders",
         "step 0",
@@ -227,12 +227,12 @@ def test_a_step_reads_a_step_and_its_watermark_may_be_behind() -> None:
     assert [each.inputs[0].changes for each in (orders, shops, large)] == [False, True, True]
     joined = sales_joined()
     behind = replace(joined, inputs=(replace(joined.inputs[0], behind_us=HOUR), joined.inputs[1]))
-    assert [step.behind_us for step in explained(behind).steps] == [0, HOUR]
-    assert "\n  watermark   1 h behind the stream's\n" in str(explained(behind))
+    assert [step.behind_us for step in explain_pipeline(behind).steps] == [0, HOUR]
+    assert "\n  watermark   1 h behind the stream's\n" in str(explain_pipeline(behind))
 
 
 def test_the_text_has_a_block_for_each_step() -> None:
-    explanation = explained(shops_counted())
+    explanation = explain_pipeline(shops_counted())
     assert str(explanation) == repr(explanation)
     *_, last = str(explanation).split("\n\n")
     assert last.splitlines() == [
@@ -244,7 +244,7 @@ def test_the_text_has_a_block_for_each_step() -> None:
         "  emits       rows that may be taken back",
     ]
     assert explanation.grows
-    assert not explained(PIPELINES["top of all"]).grows
+    assert not explain_pipeline(PIPELINES["top of all"]).grows
 
 
 @pytest.mark.parametrize("since", ["now", 41])
@@ -253,7 +253,9 @@ def test_an_aggregate_that_begins_later_says_so(name: str, since: str | int) -> 
     if EVERY[name].function == "user_defined":
         return
     later = replace(EVERY[name], since=since)
-    [step] = explained(RunningAggregate.build(K, {"later": later}, InputSpec((), ROWS.schema), "at").pipeline).steps
+    [step] = explain_pipeline(
+        RunningAggregate.build(K, {"later": later}, InputSpec((), ROWS.schema), "at").pipeline
+    ).steps
     when = since if since == "now" else f"epoch {since}"
     assert f" since {when}" in step.lasting[0].rows
     assert step.operator.split(" event_time")[0].endswith(f" since {when}")

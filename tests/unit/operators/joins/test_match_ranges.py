@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.operators.joins.interval_bounds import Interval, moved
+from dagster_ckpt.operators.joins.interval_bounds import Interval, shift
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT
 from dagster_ckpt.operators.joins.match_ranges import Matches, of_equal_keys, within
 from tests.worlds.examples import examples
@@ -44,7 +44,7 @@ def test_a_row_matches_what_is_in_its_range_and_group(
         if mine == theirs and low <= place <= low + length
     )
     assert pairs_of(matches, most) == pairs_of(matches, 10**6) == wanted
-    assert np.flatnonzero(matches.matched).tolist() == sorted({row for row, _ in wanted})
+    assert np.flatnonzero(matches.has_match).tolist() == sorted({row for row, _ in wanted})
     assert sorted(matches.partners_matched.tolist()) == sorted({partner for _, partner in wanted})
 
 
@@ -67,9 +67,9 @@ def test_rows_of_equal_keys_match(keys: list[str | None], cut: int, distinct: in
 
 def test_times_never_wrap_round() -> None:
     times = np.array([LEAST, -1, 0, 1, MOST])
-    assert moved(times, 2).tolist() == [LEAST + 2, 1, 2, 3, MOST]
-    assert moved(times, -2).tolist() == [LEAST, -3, -2, -1, MOST - 2]
-    assert moved(times, 0) is times
+    assert shift(times, 2).tolist() == [LEAST + 2, 1, 2, 3, MOST]
+    assert shift(times, -2).tolist() == [LEAST, -3, -2, -1, MOST - 2]
+    assert shift(times, 0) is times
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(-3, 4), (0, 0), (2, 9), (-9, -2)])

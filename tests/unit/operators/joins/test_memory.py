@@ -189,14 +189,14 @@ def answers_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def used_batches_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes of each batch that is not discarded."""
     sizes: list[int] = []
-    bucket_lookups = BucketLookups.found
+    bucket_lookups = BucketLookups.find
 
     def measured(self: BucketLookups, *arguments: Any) -> Iterator[tuple[BucketProbes, FoundAll]]:
         for part, found in bucket_lookups(self, *arguments):
             sizes.append(found.rows.nbytes)
             yield part, found
 
-    monkeypatch.setattr(BucketLookups, "found", measured)
+    monkeypatch.setattr(BucketLookups, "find", measured)
     return sizes
 
 
@@ -222,11 +222,11 @@ def probes_of(asked: Sequence[int]) -> BucketProbes:
 def test_a_batch_grows_until_it_would_fill_half() -> None:
     get = FakeGet([100] * 10_000, [])
     lookups = BucketLookups(1 << 20)
-    parts = list(lookups.found(probes_of(range(10_000)), get))
+    parts = list(lookups.find(probes_of(range(10_000)), get))
     assert get.counts == [16, 128, 1024, 5242, 3590]
     assert [part.rows[0] for part, _ in parts] == [0, 16, 144, 1168, 6410]
     get.counts.clear()
-    list(lookups.found(probes_of(range(5000)), get))
+    list(lookups.find(probes_of(range(5000)), get))
     assert get.counts == [5000], "what was learnt stays"
 
 
@@ -236,7 +236,7 @@ def test_a_batch_that_is_too_large_is_retried_in_parts_down_to_one_bucket() -> N
     get = FakeGet(sizes, [])
     used = [
         (part.rows.tolist(), found.rows.nbytes)
-        for part, found in BucketLookups(1 << 18).found(probes_of(range(500)), get)
+        for part, found in BucketLookups(1 << 18).find(probes_of(range(500)), get)
     ]
     assert [row for rows, _ in used for row in rows] == list(range(500))
     assert all(bytes_ <= 1 << 18 or len(rows) == 1 for rows, bytes_ in used)
@@ -247,7 +247,7 @@ def test_each_row_is_with_its_bucket() -> None:
     asked = [2, 0, 1, 2, 2, 0, 3]
     for bytes_max, size in ((0, 5), (1 << 18, 1 << 18)):  # one by one, and all at once, which is too much
         get = FakeGet([size] * 4, [])
-        parts = [part for part, _ in BucketLookups(bytes_max).found(probes_of(asked), get)]
+        parts = [part for part, _ in BucketLookups(bytes_max).find(probes_of(asked), get)]
         assert get.counts == ([1] * 4 if bytes_max == 0 else [4, *[1] * 4])
         assert [part.at.tolist() for part in parts] == [[1, 5], [2], [0, 3, 4], [6]]
         assert all(set(part.asked.tolist()) == {0} for part in parts)

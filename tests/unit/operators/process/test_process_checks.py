@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError, InvalidPipelineError
-from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.operators.process import (
     COUNTERS,
     KeyedState,
@@ -306,7 +306,7 @@ def test_the_fingerprint_has_what_the_function_declares_and_not_the_function() -
         ("out", ("_number",), SortKind.TIME),
         ("_late_0", ("_late_at", "_row"), SortKind.TIME),
     ]
-    assert (pipeline.appends, logged(operator), operator.event_times) == (True, None, ("at",))
+    assert (pipeline.appends, change_log_table(operator), operator.event_times) == (True, None, ("at",))
     assert operator.horizon_us == 60_000_000
     assert counters_of(pipeline) == COUNTERS
     again = ProcessOperator.from_pipeline(pipeline, operator.function)

@@ -240,6 +240,6 @@ def test_columns_of_the_state_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("default", [math.nan, math.inf, -math.inf, -0.0, 1.5, 3, True, "NaN", '{"float": "nan"}'])
 def test_any_default_survives_the_bytes_of_a_manifest(default: object) -> None:
-    spelled = over.lead("v", 1, default).spelled()
+    spelled = over.lead("v", 1, default).spelling()
     found = Over.of(json.loads(unpack(pack({"function": spelled}), "manifest", json.dumps))["function"]).default
     assert (repr(found), type(found)) == (repr(default), type(default))

@@ -195,7 +195,7 @@ def test_equal_rows_of_nulls_are_counted() -> None:
 
 @pytest.mark.parametrize(("keep", "flights"), [("first", [2, 1, 3]), ("last", [1, 2, 3])])
 def test_deduplication_keeps_the_next_row_when_the_kept_one_is_deleted(keep: str, flights: list[int]) -> None:
-    one = stream(Best.kept(keep, ["delay"]))
+    one = stream(Best.for_deduplicate(keep, ["delay"]))
     one.epoch(batch(("+", "a", 1, 9), ("+", "a", 2, 8), ("+", "a", 3, None)))
     rows = {1: ("a", 1, 9), 2: ("a", 2, 8), 3: ("a", 3, None)}
     for number, flight in enumerate(flights):
@@ -205,14 +205,14 @@ def test_deduplication_keeps_the_next_row_when_the_kept_one_is_deleted(keep: str
 
 def test_deduplication_without_an_order_keeps_some_row_but_always_the_same() -> None:
     rows = [("+", "a", 1, 9), ("+", "a", 2, 8), ("+", "a", 3, None)]
-    one, other = stream(Best.kept("first", [])), stream(Best.kept("first", []))
+    one, other = stream(Best.for_deduplicate("first", [])), stream(Best.for_deduplicate("first", []))
     assert one.epoch(batch(*rows)) == other.epoch(batch(*rows[::-1])) == [change("+", "a", 2, 8)]
 
 
 @pytest.mark.parametrize(("keep", "message"), [("newest", "first or the last row"), ("last", "needs an order")])
 def test_deduplication_that_cannot_work_is_refused(keep: str, message: str) -> None:
     with pytest.raises(InvalidPipelineError, match=message):
-        Best.kept(keep, [])
+        Best.for_deduplicate(keep, [])
 
 
 def test_a_key_with_many_rows_is_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:

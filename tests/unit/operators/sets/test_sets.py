@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
-from dagster_ckpt.operators.operator import Operator, logged
+from dagster_ckpt.operators.operator import Operator, change_log_table
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
@@ -52,7 +52,7 @@ def test_distinct_rows_of_what_only_grows_are_appended_and_not_counted() -> None
     assert len(one.epoch(appended(0, ("a", 1), ("a", 1)), appended(0, ("a", 1), ("b", 1)))) == 2
     assert one.epoch(appended(0, ("a", 1), ("b", None))) == [change("+", "b", None)]
     assert one.live("rows").column_names == ["k", "n"]
-    assert logged(one.operator) is None
+    assert change_log_table(one.operator) is None
 
 
 def test_both_inputs_change_the_same_row_in_one_epoch() -> None:

@@ -26,7 +26,7 @@ SECOND = 1_000_000
 
 def windows_of(window: FixedWindow, *times: int) -> list[list[int]]:
     """Where the windows of each moment begin."""
-    assigned = window.assigned(np.array(times, dtype=np.int64))
+    assigned = window.assign(np.array(times, dtype=np.int64))
     starts: list[list[int]] = [[] for _ in times]
     for row, start in zip(assigned.rows.tolist(), assigned.starts.tolist(), strict=True):
         starts[row].append(start)

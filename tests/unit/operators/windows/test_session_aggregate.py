@@ -6,7 +6,7 @@ import pytest
 
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import agg
-from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.operators.shared.window_kinds import Session
 from dagster_ckpt.operators.windows.sessions import Spans, merged_spans, spans_of_rows
 from tests.unit.operators.dict_state import DictTable
@@ -197,8 +197,8 @@ def test_the_same_sessions_whichever_batch_of_an_epoch_a_row_is_in() -> None:
 
 def test_the_operator_describes_itself() -> None:
     final, early = windowed(TEN), windowed(TEN, early=True)
-    assert (final.pipeline.appends, logged(final), final.horizon_us) == (True, None, 11)
-    assert (early.pipeline.appends, logged(early), early.horizon_us) == (False, "windows", 11)
+    assert (final.pipeline.appends, change_log_table(final), final.horizon_us) == (True, None, 11)
+    assert (early.pipeline.appends, change_log_table(early), early.horizon_us) == (False, "windows", 11)
 
 
 def test_sessions_of_times_further_apart_than_64_bits() -> None:

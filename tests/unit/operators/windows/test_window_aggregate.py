@@ -3,7 +3,7 @@ import pytest
 
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.operators import agg
-from dagster_ckpt.operators.operator import logged
+from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.operators.shared.late_rows import late_table
 from dagster_ckpt.operators.shared.window_kinds import Hopping, Tumbling
 from tests.unit.operators.dict_state import DictTable
@@ -158,8 +158,8 @@ def test_bounds_have_the_type_of_the_event_time(type_: pa.DataType, early: bool)
 
 def test_the_output_is_the_table_and_the_operator_describes_itself() -> None:
     final, early = windowed(TEN), windowed(TEN, early=True)
-    assert (final.pipeline.appends, logged(final), final.horizon_us) == (True, None, 10)
-    assert (early.pipeline.appends, logged(early), early.horizon_us) == (False, "windows", 10)
+    assert (final.pipeline.appends, change_log_table(final), final.horizon_us) == (True, None, 10)
+    assert (early.pipeline.appends, change_log_table(early), early.horizon_us) == (False, "windows", 10)
     assert final.event_times == early.event_times == ("at",)
     assert final.pipeline.keys == early.pipeline.keys == ("k",)
 

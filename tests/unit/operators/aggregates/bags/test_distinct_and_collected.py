@@ -134,7 +134,7 @@ def test_a_list_of_distinct_values_merges_with_a_group_that_is_new() -> None:
     accumulator = DistinctValues("v", pa.string())
     old = {accumulator.name: pa.array([None, ["a", "c"], []], pa.list_(pa.string()))}
     new = {accumulator.name: pa.array([["b"], ["b", "c"], []], pa.list_(pa.string()))}
-    [merged] = accumulator.merged(old, new)
+    [merged] = accumulator.merge(old, new)
     assert merged.to_pylist() == [["b"], ["a", "b", "c"], []]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregates.kinds.accumulator import GroupedRows
-from dagster_ckpt.operators.aggregates.kinds.exact_sums import ExactSum, Pairs, rounded, stddev, variance
+from dagster_ckpt.operators.aggregates.kinds.exact_sums import ExactSum, Pairs, round_total, stddev, variance
 from dagster_ckpt.operators.shared.arrays import exact_numbers
 from dagster_ckpt.operators.shared.arrays.exact_numbers import Whole
 from tests.unit.operators.streams import aggregated
@@ -55,7 +55,7 @@ def state(accumulator: ExactSum, of: GroupedRows) -> dict[str, pa.Array]:
 @given(PAIRS)
 def test_a_total_is_rounded_once(values: list[tuple[int, float, float]]) -> None:
     [total] = ExactSum(("x",)).of_rows(rows(values))
-    assert rounded(total).to_pylist() == list(map(as_double, exact(values, 1)))
+    assert round_total(total).to_pylist() == list(map(as_double, exact(values, 1)))
 
 
 @examples(200)
@@ -76,11 +76,11 @@ def test_what_is_taken_back_leaves_nothing(
 ) -> None:
     total = ExactSum(factors)
     some, more = state(total, rows(values)), state(total, rows(others))
-    both = {total.name: total.merged(some, more)[0]}
-    back = {total.name: exact_numbers.negated(more[total.name])}
-    assert total.merged(both, back)[0] == some[total.name], "the same bytes, in any order of additions"
-    gone = {total.name: exact_numbers.negated(some[total.name])}
-    assert total.merged({total.name: total.merged(both, back)[0]}, gone)[0].to_pylist() == [[]] * 4
+    both = {total.name: total.merge(some, more)[0]}
+    back = {total.name: exact_numbers.negate(more[total.name])}
+    assert total.merge(both, back)[0] == some[total.name], "the same bytes, in any order of additions"
+    gone = {total.name: exact_numbers.negate(some[total.name])}
+    assert total.merge({total.name: total.merge(both, back)[0]}, gone)[0].to_pylist() == [[]] * 4
 
 
 @examples(100)
@@ -88,7 +88,7 @@ def test_what_is_taken_back_leaves_nothing(
 def test_whole_numbers_of_any_size(numbers: list[int], other: int) -> None:
     left, right = Whole.of(np.array(numbers)), Whole.of(np.full(len(numbers), other))
     found = left.times(right).times(left).minus(right.times(right))
-    mantissas, exponents = found.rounded()
+    mantissas, exponents = found.to_doubles()
     assert np.ldexp(mantissas, exponents).tolist() == [float(n * n * other - other * other) for n in numbers]
 
 
@@ -116,7 +116,7 @@ def test_whole_numbers_of_any_size(numbers: list[int], other: int) -> None:
 )
 def test_totals_by_hand(values: list[float | None], wanted: float) -> None:
     [total] = ExactSum(("x",)).of_rows(one_group(*values))
-    [found] = rounded(total).to_pylist()
+    [found] = round_total(total).to_pylist()
     assert repr(found) == repr(wanted)
 
 
@@ -124,8 +124,8 @@ def test_totals_by_hand(values: list[float | None], wanted: float) -> None:
 def test_what_is_not_finite_can_be_taken_back(strange: float) -> None:
     total = ExactSum(("x",))
     before, now = state(total, one_group(strange, 0.5)), state(total, one_group(strange))
-    [left] = total.merged(before, {total.name: exact_numbers.negated(now[total.name])})
-    assert rounded(left).to_pylist() == [0.5]
+    [left] = total.merge(before, {total.name: exact_numbers.negate(now[total.name])})
+    assert round_total(left).to_pylist() == [0.5]
 
 
 @pytest.mark.parametrize(

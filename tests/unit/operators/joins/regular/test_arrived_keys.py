@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.operators.joins.regular.arrived_keys import arrived_together
+from dagster_ckpt.operators.joins.regular.arrived_keys import pair_arrivals
 from tests.unit.operators.dict_state import DictState
 from tests.unit.operators.joins.regular.joined_tables import LEFT, RIGHT, regular_join
 from tests.unit.operators.streams import context
@@ -18,7 +18,7 @@ def rounds(left: Sequence[int], right: Sequence[int], piece: int) -> list[tuple[
         state.tables[side.arrivals.name].piece = piece
         rows = pa.Table.from_pylist([{"k": str(each), "i": each % 7} for each in hashes], schema=side.schema)
         side.put_arrivals(np.array(hashes, dtype=np.uint64), rows, state, context())
-    found = arrived_together(join.sides, state)
+    found = pair_arrivals(join.sides, state)
     return [(mine.tolist(), theirs.tolist()) for (mine, _), (theirs, _) in found]
 
 

@@ -33,7 +33,7 @@ class Rows(DictTable):
 def looked_up(sizes: Sequence[int], keys: range) -> tuple[list[int], list[tuple[slice, Found]]]:
     table = Rows(sizes=sizes)
     hashes = np.array(keys, dtype=np.uint64)
-    parts = list(Lookups(table, BYTES_MAX).found(hashes, pa.table({"k": pa.array(keys, pa.int64())})))
+    parts = list(Lookups(table, BYTES_MAX).find(hashes, pa.table({"k": pa.array(keys, pa.int64())})))
     assert [(part.start, part.stop) for part, _ in parts] == [
         (before, part.stop) for before, (part, _) in zip([0, *(part.stop for part, _ in parts)], parts, strict=False)
     ], "one part begins where another ends"

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dagster_ckpt.operators.shared.ranked.best_rows import BestRows
 from dagster_ckpt.operators.shared.ranked.order_by import RowOrder, order_columns
-from dagster_ckpt.operators.shared.ranked.rank_tree import Kept
+from dagster_ckpt.operators.shared.ranked.rank_tree import RankedRows
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from tests.unit.operators.dict_state import DictState, DictTable
 from tests.unit.operators.streams import context
@@ -73,7 +73,7 @@ class Bags:
         return [(row, self.model[key][row]) for row in sorted(rows, key=by_v)[: self.count]]
 
 
-def _by_node(kept: Kept, count: int) -> list[list[tuple[Row, int]]]:
+def _by_node(kept: RankedRows, count: int) -> list[list[tuple[Row, int]]]:
     found: list[list[tuple[Row, int]]] = [[] for _ in range(count)]
     assert (np.diff(kept.nodes) >= 0).all(), "key after key"
     for node, copies, row in zip(kept.nodes.tolist(), kept.copies.tolist(), kept.rows.to_pylist(), strict=True):

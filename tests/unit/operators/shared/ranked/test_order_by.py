@@ -11,7 +11,7 @@ SCHEMA = pa.schema([("f", pa.float64()), ("a desc", pa.string()), ("a`", pa.int8
 
 def in_order(values: list[object], type_: pa.DataType, by: str) -> list[object]:
     rows = pa.table({"v": pa.array(values, type_)})
-    order = RowOrder(order_columns("top", by, rows.schema), ("v",)).sorted(np.zeros(len(rows), dtype=np.int64), rows)
+    order = RowOrder(order_columns("top", by, rows.schema), ("v",)).sort(np.zeros(len(rows), dtype=np.int64), rows)
     found: list[object] = rows.column("v").take(pa.array(order)).to_pylist()
     return found
 
@@ -39,7 +39,7 @@ def test_the_least_number_descends_too() -> None:
 def test_ties_are_broken_by_the_next_column_within_each_group() -> None:
     rows = pa.table({"a": [1, 1, 1, 0, 1, 1], "b": [None, 2, 1, 9, 1, 5], "c": ["z", "z", "y", "z", "x", "z"]})
     order = RowOrder(order_columns("top", ["a desc", "b asc nulls last"], rows.schema), ("a", "b", "c"))
-    assert order.sorted(np.array([0, 0, 0, 0, 0, 1]), rows).tolist() == [4, 2, 1, 0, 3, 5]
+    assert order.sort(np.array([0, 0, 0, 0, 0, 1]), rows).tolist() == [4, 2, 1, 0, 3, 5]
 
 
 def test_what_is_spelled_is_read_again() -> None:
@@ -49,7 +49,7 @@ def test_what_is_spelled_is_read_again() -> None:
         ("f", False, True),
         ("a`", False, False),
     ]
-    assert order_columns("top", [each.spelled() for each in columns], SCHEMA) == columns
+    assert order_columns("top", [each.spelling() for each in columns], SCHEMA) == columns
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def begins_now(step: Pipeline) -> bool:
     return any(each.get(_SINCE) == NOW for each in aggregates)
 
 
-def begun(
+def resolve_since(
     operator: OperatorStep | AppendOnly, code: object, before: Sequence[Pipeline], beginning: int
 ) -> OperatorStep | AppendOnly:
     """The operator whose aggregates begin where the same ones of the steps `before` do, new ones at `beginning`.
@@ -30,7 +30,7 @@ def begun(
     if not begins_now(operator.pipeline):
         return operator
     aggregates: Any = operator.pipeline.parameters[AGGREGATES]
-    known = [each for step in before for each in _spelled(step)]
+    known = [each for step in before for each in _with_beginning(step)]
     there = [_bare(each, unnamed=False) for each in aggregates]
     renamed = [each for each in known if _bare(each, unnamed=False) not in there]
     at = [_begins(each, known, renamed, beginning) for each in aggregates]
@@ -41,7 +41,7 @@ def begun(
 def former(before: Sequence[Pipeline], number: int, step: Pipeline) -> list[Pipeline]:
     """The steps of `before` that this one may have been: those that differ in their aggregates alone, if there are any.
 
-    Of several, such as windows over different inputs, it is the one in its place.
+    If there are several, such as windows over different inputs, it is the one in its place.
     """
     alike = [each for each in before if _are_alike(each, step)]
     same = [each for each in alike if _without_aggregates(each) == _without_aggregates(step)]
@@ -57,7 +57,7 @@ def _without_aggregates(step: Pipeline) -> dict[str, Any]:
     return {name: value for name, value in step.parameters.items() if name != AGGREGATES}
 
 
-def _spelled(step: Pipeline) -> list[Mapping[str, Any]]:
+def _with_beginning(step: Pipeline) -> list[Mapping[str, Any]]:
     spelled: Any = step.parameters[AGGREGATES]
     return [each for each in spelled if isinstance(each.get(_SINCE), int)]
 
