@@ -1,7 +1,7 @@
 """The bag of some columns under each key, all of which is read when the key is touched."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -104,9 +104,12 @@ class BagTable:
         sides = [joined([flat(side.column(name)) for side in (found.rows, part.rows)]) for name in names]
         before = flat(found.rows.column(ROWS)).to_numpy()
         groups = np.concatenate([found.asked, its_key])
-        bags = Bags.of(len(hashes), groups, sides, np.concatenate([before, part.weights]))
-        there = Bags.of(len(hashes), groups, sides, np.concatenate([before, np.zeros_like(part.weights)]))
-        self._write(hashes, keys, bags, there.counts, state)
+        both = np.zeros((2, len(groups)), dtype=np.int64)
+        both[:, : len(before)], both[1, len(before) :] = before, part.weights
+        bags = Bags.of(len(hashes), groups, sides, both)
+        before, after = bags.counts
+        bags = replace(bags, counts=after)
+        self._write(hashes, keys, bags, before, state)
         left = bags.only(np.flatnonzero(bags.counts))
         columns = [self._result(result, left) for result in self.results]
         schema = pa.schema([*keys.schema, *(result.fields[0] for result in self.results)])

@@ -30,7 +30,10 @@ class Bags:
 
     @classmethod
     def of(cls, size: int, groups: Positions, columns: Sequence[pa.Array], counts: Positions) -> "Bags":
-        """The bags of rows in any order, in which equal ones may come several times. A count may be negative, or 0."""
+        """The bags of rows in any order, in which equal ones may come several times. A count may be negative, or 0.
+
+        With several `counts` of each row, those before a change and after it, so have the bags.
+        """
         columns = list(map(alike_or_null, columns))
         if len(groups) == 0:
             return cls(size, groups, tuple(columns), counts)
@@ -43,7 +46,7 @@ class Bags:
             begins[1:] |= sorted_[1:] != sorted_[:-1]
         starts = np.flatnonzero(begins)
         firsts = order[starts]
-        summed = np.add.reduceat(counts[order], starts)
+        summed = np.add.reduceat(counts[..., order], starts, axis=-1)
         return cls(size, groups[firsts], tuple(taken(column, firsts) for column in columns), summed)
 
     def only(self, wanted: Positions) -> "Bags":

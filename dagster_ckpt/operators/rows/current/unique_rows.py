@@ -7,15 +7,16 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take
+from dagster_ckpt.lsm.columns import flat, flatten, stack, take
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_order
-from dagster_ckpt.lsm.table import Found, Hashes, State
+from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
 from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
 from dagster_ckpt.operators.shared.net_changes import sides_of
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
+from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 _SHOWN_MAX = 3
@@ -54,7 +55,7 @@ class UniqueRows(KeyedRows):
         firsts = groups.order[groups.starts]
         of_key, is_new = sides[firsts], firsts < len(come)
         found = table.get(hashes[of_key], take(self._keys_of(rows), of_key))
-        counts = more + _counts(found)
+        counts = more + ZSetTable(self.spec, (ROWS,)).weights_of(found)
         there, gone = np.flatnonzero(counts), np.flatnonzero((counts == 0) & found.present)
         if len(there):
             # The row that came, else the one that was there; of a key that has neither, the one that goes.
@@ -77,9 +78,3 @@ class UniqueRows(KeyedRows):
                     f"by row_number() = 1, or declare more columns. keys={keys}, rows={counts[wrong[0]]}"
                 )
             yield self.table.changes_of(touched)
-
-
-def _counts(found: Found) -> Positions:
-    counts = np.zeros(len(found.present), dtype=np.int64)
-    counts[found.present] = flat(found.rows.column(ROWS)).to_numpy()
-    return counts
