@@ -1,6 +1,6 @@
 """The running aggregate: one row per key, updated as rows arrive."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +14,8 @@ from dagster_ckpt.lsm.table import Hashes, State, StateTable
 from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.aggregation import Aggregation
 from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spellings
-from dagster_ckpt.operators.aggregates.kinds.bits import Bits
-from dagster_ckpt.operators.aggregates.kinds.counts import LAST_TIME, LastTime, PairCount, TrueCount, ValueCount
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Keeps
+from dagster_ckpt.operators.aggregates.kinds.counts import LAST_TIME, LastTime
 from dagster_ckpt.operators.aggregates.registry import plan, plan_updating, plan_with_tables
 from dagster_ckpt.operators.aggregates.side_tables import SideTable, side_tables_of
 from dagster_ckpt.operators.aggregates.spec import Planner
@@ -171,11 +171,9 @@ class RunningAggregate(Operator):
                 self._settle(hashes, settled, table)
                 yield
         if self.updating:
-            counts = [
-                each.name for each in self.grouped.accumulators if isinstance(each, ValueCount | PairCount | TrueCount)
-            ]
-            kept = {field.name for field in self.grouped.fields} - {ROWS, LAST_TIME, *counts, *self._settled_names}
-            retraction.drop_emptied(self.pipeline.tables[0], state, counts, sorted(kept), stays=self.always)
+            counts = self._columns_of(lambda keeps: keeps.counts) - {ROWS}
+            totals = self._columns_of(lambda keeps: not keeps.counts) - {LAST_TIME, *self._settled_names}
+            retraction.drop_emptied(self.pipeline.tables[0], state, sorted(counts), sorted(totals), stays=self.always)
 
     def merge(
         self, hashes: Hashes, keys: pa.Table, fresh: dict[str, pa.Array], state: State, context: EpochContext
@@ -201,13 +199,17 @@ class RunningAggregate(Operator):
             return NONE_LATE
         return late_rows(flat(rows.column(event_time)), context.watermark_us)
 
+    def _columns_of(self, which: Callable[[Keeps], bool]) -> set[str]:
+        """The state columns of the accumulators that keep something like this."""
+        return {field.name for each in self.grouped.accumulators if which(each.keeps) for field in each.fields}
+
     @property
     def _settled_names(self) -> set[str]:
         """The state columns of a group that are known at the end of the epoch."""
         return {name for side in self.sides for name in side.settles}
 
     def _settle(self, hashes: Hashes, settled: pa.Table, table: StateTable) -> None:
-        """Replace columns of groups that have a row; `settle` has their keys and these columns."""
+        """Replace columns of groups that have a row; `settled` has their keys and these columns."""
         found = table.get(hashes, settled.select(list(self.pipeline.keys)))
         assert found.present.all(), "a group of this epoch has a row"
         rows = found.rows
@@ -251,10 +253,8 @@ class RunningAggregate(Operator):
             rows = side.take_in(hashes, rows, state, context, back=back)
         fresh = self.grouped.of_rows(rows, groups.order, groups.starts)
         if back:
-            as_they_are = self._settled_names | {
-                each.name for each in self.grouped.accumulators if isinstance(each, Bits)
-            }
-            fresh |= retraction.negate({name: fresh[name] for name in fresh if name not in as_they_are})
+            subtracted = self._columns_of(lambda keeps: keeps.subtracts) - self._settled_names
+            fresh |= retraction.negate({name: fresh[name] for name in fresh if name in subtracted})
         self.merge(group_hashes, group_keys, fresh, state, context)
 
 

@@ -30,13 +30,19 @@ class GroupedRows:
 
 @dataclass(frozen=True, slots=True)
 class Keeps:
-    """What an accumulator keeps in the row of a group, in words; whether that `grows` with the rows of the group."""
+    """What an accumulator keeps in the row of a group, in words; whether that `grows` with the rows of the group.
+
+    `counts`: it is never more than the rows. `subtracts`: what retracted rows would add is taken away from it, else it
+    is added as for other rows.
+    """
 
     words: str
     grows: bool = False
+    counts: bool = False
+    subtracts: bool = True
 
 
-COUNTS, SUMS = Keeps("counts"), Keeps("sums")
+COUNTS, SUMS = Keeps("counts", counts=True), Keeps("sums")
 
 
 class Accumulator(Protocol):

@@ -36,7 +36,7 @@ class Bits:
     column: str
     type: pa.DataType
 
-    keeps: ClassVar[Keeps] = Keeps("bits")
+    keeps: ClassVar[Keeps] = Keeps("bits", subtracts=False)
 
     @property
     def name(self) -> str:
