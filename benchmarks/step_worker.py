@@ -20,7 +20,7 @@ from benchmarks.filling import opening_of
 from benchmarks.step_kinds import KINDS, Kind
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.lsm.key_hash import key_hashes
-from dagster_ckpt.operators.shared.inputs import keys_of_inputs
+from dagster_ckpt.operators.operator import keys_of_inputs
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.declared.pipeline import build_dataflow

@@ -7,11 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from dagster_ckpt.operators import process
-from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.operator import KEYS, Operator
 from dagster_ckpt.operators.registry import rebuild
 from dagster_ckpt.operators.rows import changes_from, deduplicate
 from dagster_ckpt.operators.rows.append import AppendOnly
-from dagster_ckpt.operators.shared.inputs import KEYS
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns
 from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline

@@ -18,6 +18,8 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 
 NONE_LATE: Positions = np.empty(0, dtype=np.int64)
 """No row was too late."""
+KEYS = "keys"
+"""The parameter with the key columns of each input, which are compared in pairs."""
 EVENT_TIME = "event_time"
 """The parameter with the event-time column of a step with one input, or None."""
 EVENT_TIMES = "event_times"
@@ -139,6 +141,12 @@ class StreamTable:
         return StreamTable(
             self.name, lambda state_rows: rows(self.rows(state_rows)), lambda each: changes(self.changes_of(each))
         )
+
+
+def keys_of_inputs(step: Pipeline) -> tuple[tuple[str, ...], ...]:
+    """The key columns of each input of a step."""
+    keys: Any = [step.keys] if len(step.inputs) == 1 else step.parameters[KEYS]
+    return tuple(map(tuple, keys))
 
 
 def event_times_of(step: Pipeline) -> tuple[str | None, ...]:

@@ -13,9 +13,8 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.nullability import nullable_within
-from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.operator import Operator, keys_of_inputs
 from dagster_ckpt.operators.rows.append import AppendOnly
-from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner

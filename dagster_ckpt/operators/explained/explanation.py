@@ -9,11 +9,11 @@ from dagster_ckpt.operators import process
 from dagster_ckpt.operators.aggregates import aggregate
 from dagster_ckpt.operators.explained import kept_groups, kept_joins, kept_rows
 from dagster_ckpt.operators.explained.kept import Bound, Kept, Limit, grows_with, updates
-from dagster_ckpt.operators.explained.kept_functions import of_process
 from dagster_ckpt.operators.explained.operator_text import inputs_of, operator_line
 from dagster_ckpt.operators.joins.interval import interval_join
 from dagster_ckpt.operators.joins.regular import regular_join
 from dagster_ckpt.operators.joins.window import window_join
+from dagster_ckpt.operators.operator import keys_of_inputs
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows import changes_from, deduplicate, materializer
 from dagster_ckpt.operators.rows.append import AppendOnly
@@ -21,7 +21,6 @@ from dagster_ckpt.operators.rows.over import over
 from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets import distinct, set_operation, union_all
 from dagster_ckpt.operators.shared.checks.updating_checks import ROW_KEY, UPDATING, WHERE
-from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.late_rows import late_table
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate, window_of_table
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
@@ -194,7 +193,7 @@ def _tables_of_step(step: Pipeline) -> tuple[Kept, ...]:
 
 def _of_operator(step: Pipeline) -> Iterator[Kept]:
     if step.operator == process.NAME:
-        yield from of_process(step)
+        yield from kept_groups.of_process(step)
         return
     built = from_pipeline(step)
     if isinstance(built, AppendOnly):

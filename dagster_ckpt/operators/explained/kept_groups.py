@@ -1,6 +1,6 @@
-"""The state of aggregates, with and without windows."""
+"""The state of aggregates, with and without windows, and of process functions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
@@ -18,6 +18,7 @@ from dagster_ckpt.operators.explained.kept import (
     Bound,
     Kept,
     Limit,
+    behind,
     expiring,
     for_each,
     grows_with,
@@ -25,12 +26,20 @@ from dagster_ckpt.operators.explained.kept import (
     of_each,
     of_now,
 )
+from dagster_ckpt.operators.process.process_tables import EXPIRY, OUT, SEEN, TIMERS, size_table, state_table
 from dagster_ckpt.operators.shared.time_to_live import EXPIRIES
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.session_state import OPEN
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.operators.windows.window_of_table import STARTS, WindowOfTable
 from dagster_ckpt.operators.windows.windowed_state import ENDS, WINDOWS
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
+
+_OF_PROCESS: Mapping[str, tuple[str, Limit]] = {
+    TIMERS: ("the timers of each key", behind(0, "it")),
+    OUT: ("the output of the function", ONE_EPOCH),
+}
+"""Tables of a process function. Its code is in no manifest, so all follows from the names of its tables."""
 
 
 def of_aggregate(operator: RunningAggregate, of: str) -> Iterator[Kept]:
@@ -120,3 +129,36 @@ def _and(of: str, window: str) -> str:
 
 def _without_end(what: str, of: str) -> Limit:
     return grows_with(f"the keys and their {what}" if of else f"the {what}")
+
+
+def of_process(pipeline: Pipeline) -> Iterator[Kept]:
+    """The tables of the states that the function declares, and of its timers."""
+    after_us = pipeline.parameters["expire_after_us"]
+    names = {spec.name for spec in pipeline.tables}
+    for spec in pipeline.tables:
+        if spec.name in _OF_PROCESS:
+            yield Kept(spec.name, *_OF_PROCESS[spec.name])
+        elif spec.name in (SEEN, EXPIRY):
+            assert isinstance(after_us, int), "they are there for keys that expire"
+            what = (
+                "the newest event time of each key"
+                if spec.name == SEEN
+                else "the time to look for each key whether it has expired"
+            )
+            yield Kept(spec.name, what, expiring(after_us))
+        elif spec.name.startswith(state_table("")):
+            state = spec.name.removeprefix(state_table(""))
+            is_list = size_table(state) in names
+            what = f"state {state!r}: {'a list' if is_list else 'one value'} for each key"
+            yield Kept(spec.name, what, _limit_of_process(after_us, Bound.ROWS if is_list else Bound.KEYS))
+        elif spec.name.startswith(size_table("")):
+            state = spec.name.removeprefix(size_table(""))
+            yield Kept(
+                spec.name, f"how long the list {state!r} of each key is", _limit_of_process(after_us, Bound.KEYS)
+            )
+
+
+def _limit_of_process(after_us: object, bound: Bound) -> Limit:
+    if isinstance(after_us, int):
+        return expiring(after_us)
+    return Limit(bound, f"none, but for what the function deletes: grows with the {bound}")

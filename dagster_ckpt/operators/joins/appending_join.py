@@ -8,8 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import PAIRS, ROWS_UNMATCHED, Output
 from dagster_ckpt.operators.joins.sides import Side
-from dagster_ckpt.operators.operator import EpochContext, Operator
-from dagster_ckpt.operators.shared.inputs import KEYS
+from dagster_ckpt.operators.operator import KEYS, EpochContext, Operator
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
 

@@ -8,7 +8,6 @@ Reading order
     event_time_range  the range of valid event times, and the rows outside it
     late_rows         rows that came too late
     time_to_live      keys that expire
-    inputs            the key columns of each input
     state_columns     columns that state tables have besides the user's
     subkeys           hashes of rows below a key
     row_order         a total order of whole rows

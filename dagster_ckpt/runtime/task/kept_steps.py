@@ -12,10 +12,9 @@ from dagster_ckpt.ids import Nonce, Shard, StreamUuid
 from dagster_ckpt.lsm.columns import flatten
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.table import State
-from dagster_ckpt.operators.operator import Changes, EpochContext, Operator
+from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, keys_of_inputs
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
-from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.net_changes import inserts
 from dagster_ckpt.operators.shared.subkeys import SHARD_BITS
 from dagster_ckpt.operators.step import OperatorStep

@@ -18,9 +18,8 @@ from dagster_ckpt.ids import Epoch, Nonce, Shard, StreamUuid, Term, Version
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext, Operator, from_pipeline
-from dagster_ckpt.operators.operator import change_log_table
+from dagster_ckpt.operators.operator import change_log_table, keys_of_inputs
 from dagster_ckpt.operators.rows.append import AppendOnly
-from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Owner, Pipeline
 from dagster_ckpt.protocol.object_names import FileId

@@ -16,8 +16,8 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.joins import IntervalJoin, WindowedJoin
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT
+from dagster_ckpt.operators.operator import keys_of_inputs
 from dagster_ckpt.operators.registry import counters_of
-from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.object_names import FileId

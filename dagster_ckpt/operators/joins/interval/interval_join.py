@@ -19,10 +19,9 @@ from dagster_ckpt.operators.joins.interval_bounds import Interval
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import PAIRS, output_of, pairs_at_once
 from dagster_ckpt.operators.joins.sides import Side
-from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.operator import Changes, EpochContext, keys_of_inputs
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.event_time_range import late_rows
-from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.state_columns import HASH, ROW
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline

@@ -14,8 +14,7 @@ from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import Output, output_of, pairs_at_once
 from dagster_ckpt.operators.joins.regular.arrived_keys import ArrivedKeys, pair_arrivals
 from dagster_ckpt.operators.joins.regular.key_counts import COUNT_COLUMNS, Counted, KeyCounts, SideCounts
-from dagster_ckpt.operators.joins.regular.regular_side import STATE_COLUMNS, RegularSide, counts_of
-from dagster_ckpt.operators.joins.regular.row_keys import RowKey, row_key_of
+from dagster_ckpt.operators.joins.regular.regular_side import STATE_COLUMNS, RegularSide, RowKey, counts_of, row_key_of
 from dagster_ckpt.operators.joins.regular.weighted_rows import (
     GROUP_OF,
     WeightedRows,
@@ -24,11 +23,10 @@ from dagster_ckpt.operators.joins.regular.weighted_rows import (
     repeat_positions,
     unite_rows,
 )
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
+from dagster_ckpt.operators.operator import KEYS, NONE_LATE, Changes, EpochContext, LiveRows, Operator, keys_of_inputs
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import updating_checks
-from dagster_ckpt.operators.shared.inputs import KEYS, keys_of_inputs
 from dagster_ckpt.operators.shared.net_changes import kept_rows
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.operators.shared.zsets.zset import ZSet

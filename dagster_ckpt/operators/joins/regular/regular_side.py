@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, from_plain
 from dagster_ckpt.lsm.table import FoundAll, Hashes, State
 from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
-from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
+from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.sides import no_nulls, numbers_of, shape_rows
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.net_changes import signs_of
@@ -22,6 +22,8 @@ from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, StateTableSpec
 
+RowKey = tuple[str, ...] | None
+"""Columns that identify a row of a table; None: its rows may be equal."""
 MORE = "_more"
 """How many such rows came, less those that went."""
 STATE_COLUMNS = (ROW, ROWS, MORE, ARRIVED)
@@ -144,3 +146,33 @@ def counts_of(rows: pa.Table) -> Positions:
     """How often there is each of the rows of a side's state."""
     counts: Positions = flat(rows.column(ROWS)).to_numpy()
     return counts
+
+
+def row_key_of(how: JoinType, sides: tuple[RegularSide, RegularSide], keys: Sequence[RowKey]) -> RowKey:
+    """The columns that identify a row of the join, if its inputs have such columns: `keys`.
+
+    Where a row has at most one partner, because the join's keys identify that, its own key is enough; else it is those
+    of both. None for a full join: an unmatched row of the left and one of the right may both be null in both keys.
+    """
+    left, right = keys
+    if not how.gives_pairs:
+        return left
+    if how is JoinType.FULL:
+        return None
+    if left is not None and how is not JoinType.RIGHT and _finds_one(right, sides[RIGHT]):
+        return left
+    if right is not None and how is not JoinType.LEFT and _finds_one(left, sides[LEFT]):
+        return _with_shard(how, sides, right)
+    if left is None or right is None:
+        return None
+    return _with_shard(how, sides, tuple(dict.fromkeys([*left, *right])))
+
+
+def _finds_one(key: RowKey, side: RegularSide) -> bool:
+    """Whether the join's keys identify a row of this side."""
+    return key is not None and set(key) <= set(side.keys)
+
+
+def _with_shard(how: JoinType, sides: tuple[RegularSide, RegularSide], key: tuple[str, ...]) -> tuple[str, ...]:
+    """The key and, of a right join, the keys of the right: the left's are null in unmatched rows."""
+    return tuple(dict.fromkeys([*sides[RIGHT].keys, *key])) if how is JoinType.RIGHT else key

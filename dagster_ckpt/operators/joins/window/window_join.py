@@ -16,10 +16,9 @@ from dagster_ckpt.operators.joins.joined_rows import PAIRS, output_of, pairs_at_
 from dagster_ckpt.operators.joins.match_ranges import Matches, of_equal_keys
 from dagster_ckpt.operators.joins.sides import no_nulls
 from dagster_ckpt.operators.joins.window.window_state import START, OpenWindows, WindowState
-from dagster_ckpt.operators.operator import Changes, EpochContext
+from dagster_ckpt.operators.operator import Changes, EpochContext, keys_of_inputs
 from dagster_ckpt.operators.shared.bounded.due_rows import due_together
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
-from dagster_ckpt.operators.shared.inputs import keys_of_inputs
 from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.state_columns import hashes_in
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes

@@ -4,5 +4,4 @@ Reading order
 
     process_epoch   when the methods are called, and with what
     process_expiry  state that expires
-    pending_output  output emitted by `on_rows`
 """

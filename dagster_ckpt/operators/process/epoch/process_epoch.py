@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError
-from dagster_ckpt.lsm.columns import Positions, flat
+from dagster_ckpt.hash_range import shard_range
+from dagster_ckpt.lsm.columns import Positions, flat, flatten
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.process.due_timers import DueTimeline
-from dagster_ckpt.operators.process.epoch.pending_output import PendingOutput
 from dagster_ckpt.operators.process.epoch.process_expiry import Expiry
 from dagster_ckpt.operators.process.function import ProcessContext, ProcessFunction
-from dagster_ckpt.operators.process.process_tables import EXPIRY, OUT, SEEN, TIME, TIMERS
+from dagster_ckpt.operators.process.process_tables import EXPIRY, NUMBER, OUT, SEEN, TIME, TIMERS
 from dagster_ckpt.operators.process.user_state.call_keys import CallKeys
 from dagster_ckpt.operators.process.user_state.keyed_state import KeyedState
 from dagster_ckpt.operators.process.user_state.timers import TimerReach, Timers
@@ -65,6 +65,40 @@ KEYS_EXPIRED = "keys_expired"
 _BEGUN = "_process_begun"
 _NEWEST_US = "_process_newest_us"
 """The greatest event time of the task's rows in this epoch; absent before the first."""
+
+
+class PendingOutput:
+    """Output of `on_rows`, kept in the state: it may not fit into memory, and an operator is stateless.
+
+    All has expired at the end of the epoch, without tombstones.
+    """
+
+    def __init__(self, spec: StateTableSpec, output: pa.Schema, state: State, context: EpochContext) -> None:
+        self._schema = spec.schema
+        self._output = output
+        self._timeline = state.timeline(OUT)
+        self._context = context
+
+    def put(self, rows: pa.Table) -> None:
+        """Keep rows with the output's columns."""
+        if rows.num_rows == 0:
+            return
+        numbers = self._context.row_numbers(rows.num_rows).view(self._schema.field(NUMBER).type)
+        # All in one shard, whatever their keys: so they are never sorted, and keep their order.
+        first = shard_range(self._context.shards[0], self._context.of).lo
+        hashes = np.full(rows.num_rows, first, dtype=np.uint64)
+        self._timeline.put(hashes, pa.Table.from_arrays([numbers, *rows.columns], schema=self._schema))
+
+    def drain(self) -> Iterator[pa.Table]:
+        """All kept rows, in pieces; then they expire."""
+        until_us = None
+        for piece in self._timeline.scan(None, None):
+            if piece.num_rows:
+                until_us = int(micros(piece.column(NUMBER))[-1]) + 1
+                rows = flatten(piece.select(self._output.names))
+                yield pa.Table.from_arrays(rows.columns, schema=self._output)
+        if until_us is not None:
+            self._timeline.expire(until_us)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.operators import EpochContext
 from dagster_ckpt.operators.joins import IntervalJoin, JoinType, WindowedJoin
-from dagster_ckpt.operators.shared.inputs import keys_of_inputs
+from dagster_ckpt.operators.operator import keys_of_inputs
 from dagster_ckpt.operators.shared.late_rows import late_table
 from dagster_ckpt.operators.shared.window_kinds import Hopping, Tumbling
 from tests.unit.operators.dict_state import DictState
