@@ -14,12 +14,9 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
-from dagster_ckpt.operators.aggregates.kinds.extremes import Extreme
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator
-from dagster_ckpt.operators.aggregates.since import Since
 from dagster_ckpt.operators.operator import NONE_LATE, EpochContext
 from dagster_ckpt.operators.rows.append import AppendOnly
-from dagster_ckpt.operators.shared.arrays.value_order import has_fixed_width
 from dagster_ckpt.operators.step import OperatorStep, with_group
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
@@ -94,16 +91,9 @@ def _running_aggregate(step: OperatorStep | AppendOnly) -> RunningAggregate | No
     inner = None if isinstance(step, AppendOnly) else step.operator
     if not isinstance(inner, RunningAggregate) or inner.updating or inner.ttl is not None or inner.sides:
         return None
-    is_partial = inner.event_times == (None,) and all(map(_is_partial, inner.grouped.accumulators))
-    return inner if is_partial else None
-
-
-def _is_partial(one: object) -> bool:
-    if isinstance(one, Since):
-        return _is_partial(one.inner)
-    if isinstance(one, Extreme):
-        return has_fixed_width(one.type)  # else Spark cannot update it in place, and sorts the rows
-    return isinstance(one, PartialAccumulator)
+    accumulators = inner.grouped.accumulators
+    is_partial = all(isinstance(each, PartialAccumulator) and each.in_place for each in accumulators)
+    return inner if is_partial and inner.event_times == (None,) else None
 
 
 def _name(number: int) -> str:

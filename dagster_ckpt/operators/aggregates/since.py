@@ -44,7 +44,7 @@ def plan_since(plan: AggregatePlan, since: str | int) -> AggregatePlan:
 
 
 @dataclass(frozen=True)
-class Since:
+class Since(Accumulator):
     """An accumulator of the rows since then. It merges with the others that begin with it as they do by themselves."""
 
     inner: Accumulator
@@ -80,10 +80,14 @@ class Since:
 
 
 @dataclass(frozen=True)
-class _PartialSince(Since):
+class _PartialSince(Since, PartialAccumulator):
     """The same, where SQL may compute it of rows before they reach their task."""
 
     inner: PartialAccumulator
+
+    @property
+    def in_place(self) -> bool:
+        return self.inner.in_place
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         return self.inner.partials(name)

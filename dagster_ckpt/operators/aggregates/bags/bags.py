@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Positions, joined, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null, groups_of, lists_of, values_of
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.arrays.value_order import order_column
@@ -88,7 +88,7 @@ def usable(columns: Sequence[pa.Array], required: int) -> Positions:
 
 
 @dataclass(frozen=True)
-class RowBag:
+class RowBag(Accumulator):
     """The bag of some columns in the row of the group, as lists: for groups that are merged or that expire.
 
     Every merge reads and writes whole lists. `required` as in `usable`. With a `limit` only the first rows are kept.
@@ -145,7 +145,7 @@ class RowBag:
 
 
 @dataclass(frozen=True)
-class BagResult:
+class BagResult(Accumulator):
     """What a function makes of the bag of some columns, which is in a table beside the row (`BagTable`).
 
     The state column is known once all rows of the epoch are. `required` as in `usable`. `empty` is the value of a group

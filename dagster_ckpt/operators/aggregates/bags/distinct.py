@@ -1,21 +1,21 @@
 """The distinct values of a column, exactly: kept in a list, or counted as they are found to be new."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import COUNTS, Columns, GroupedRows, Keeps
-from dagster_ckpt.operators.aggregates.kinds.counts import add
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps, OneColumn
+from dagster_ckpt.operators.aggregates.kinds.counts import Count
 from dagster_ckpt.operators.shared.arrays.lists import alike, groups_of, lists_of, values_of
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.arrays.value_order import order_column
+from dagster_ckpt.operators.shared.state_columns import whole_number
 
 
 @dataclass(frozen=True)
-class DistinctValues:
+class DistinctValues(OneColumn):
     """The distinct values of a column as a sorted list: for groups that are merged or that expire.
 
     Every merge reads and writes whole lists, at about 10 million values a second.
@@ -29,13 +29,8 @@ class DistinctValues:
         return Keeps(f"all distinct values of {self.column}", grows=True)
 
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_distinct({self.column})"
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, pa.list_(self.type), nullable=False),)
+    def field(self) -> pa.Field:
+        return pa.field(f"_distinct({self.column})", pa.list_(self.type), nullable=False)
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.column]
@@ -48,12 +43,10 @@ class DistinctValues:
 
 
 @dataclass(frozen=True)
-class MarkedValues:
+class MarkedValues(Count):
     """The number of rows with a mark, the boolean column `marks`."""
 
     column: str
-
-    keeps: ClassVar[Keeps] = COUNTS
 
     @property
     def marks(self) -> str:
@@ -61,20 +54,12 @@ class MarkedValues:
         return f"_is_new({self.column})"
 
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_n_distinct({self.column})"
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, pa.int64(), nullable=False),)
+    def field(self) -> pa.Field:
+        return whole_number(f"_n_distinct({self.column})")
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         is_new = rows.columns[self.marks].cast(pa.int64()).to_numpy()
         return (pa.array(np.add.reduceat(is_new, rows.starts)),)
-
-    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (add(old[self.name], new[self.name]),)
 
 
 @dataclass(frozen=True)

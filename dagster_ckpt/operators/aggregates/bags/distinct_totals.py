@@ -19,7 +19,7 @@ def of_new(column: str) -> str:
 
 
 @dataclass(frozen=True)
-class OfNewValues:
+class OfNewValues(Accumulator):
     """An accumulator over the column `of_new`: the values of the rows that are marked as new, or as gone."""
 
     inner: Accumulator

@@ -1,9 +1,9 @@
 """The state of an aggregate for each key: a few columns, built from rows and merged with earlier ones."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ class Keeps:
 COUNTS, SUMS = Keeps("counts", counts=True), Keeps("sums")
 
 
-class Accumulator(Protocol):
+class Accumulator(ABC):
     """A part of the state: pure, and independent of how the rows are batched.
 
     With three exceptions: floats agree up to rounding, a t-digest up to its error, and whether an intermediate total
@@ -54,19 +54,37 @@ class Accumulator(Protocol):
     """
 
     @property
+    @abstractmethod
     def fields(self) -> tuple[pa.Field, ...]:
         """Its state columns. Equal accumulators of several aggregates are kept once."""
-        ...
 
     @property
+    @abstractmethod
     def keeps(self) -> Keeps:
         """What `explain` says of it."""
-        ...
 
+    @abstractmethod
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         """Its state columns for these rows alone, one value per group."""
-        ...
 
+    @abstractmethod
     def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         """Its state columns over the rows of both sides. In `old` all columns are null for a new key."""
-        ...
+
+
+class OneColumn(Accumulator):
+    """An accumulator with one state column."""
+
+    @property
+    @abstractmethod
+    def field(self) -> pa.Field:
+        """Its state column."""
+
+    @property
+    def name(self) -> str:
+        name: str = self.field.name
+        return name
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return (self.field,)

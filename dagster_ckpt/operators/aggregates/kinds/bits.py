@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
-from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps, OneColumn
+from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import fill_null
 
 
@@ -29,7 +29,7 @@ XOR = Bitwise("bit_xor", np.bitwise_xor, pc.bit_wise_xor, 0)
 
 
 @dataclass(frozen=True)
-class Bits:
+class Bits(OneColumn, PartialAccumulator):
     """All values of a column of integers so far; without one, what changes no value: all bits set for AND, else 0."""
 
     bitwise: Bitwise
@@ -39,13 +39,8 @@ class Bits:
     keeps: ClassVar[Keeps] = Keeps("bits", subtracts=False)
 
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_{self.bitwise.name}({self.column})"
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, self.type, nullable=False),)
+    def field(self) -> pa.Field:
+        return pa.field(f"_{self.bitwise.name}({self.column})", self.type, nullable=False)
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         values = fill_null(rows.columns[self.column], self.bitwise.nothing).to_numpy()

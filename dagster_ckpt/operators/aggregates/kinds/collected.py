@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike, groups_of, lists_of, values_of
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.arrays.value_order import order_column
 
 
 @dataclass(frozen=True)
-class FirstValues:
+class FirstValues(Accumulator):
     """The values of the `limit` rows with the least `by`, in that order; of rows with one `by`, the least values first.
 
     Rows where either is null are skipped.

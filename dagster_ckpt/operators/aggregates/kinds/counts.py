@@ -9,53 +9,54 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import mask_of
-from dagster_ckpt.operators.aggregates.kinds.accumulator import COUNTS, Columns, GroupedRows, Keeps
-from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
+from dagster_ckpt.operators.aggregates.kinds.accumulator import COUNTS, Columns, GroupedRows, Keeps, OneColumn
+from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import fill_null, has_value
-from dagster_ckpt.operators.shared.state_columns import ROWS
+from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 
 LAST_TIME = "_last_time"
 
 
-@dataclass(frozen=True)
-class RowCount:
-    """The rows of a key: `_rows`. Every aggregate keeps it: after retractions it shows when a key has no rows left."""
+class Count(OneColumn):
+    """A number of rows."""
 
     keeps: ClassVar[Keeps] = COUNTS
 
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(ROWS, pa.int64(), nullable=False),)
-
-    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
-        return (pa.array(rows.sizes),)
-
     def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (add(old[ROWS], new[ROWS]),)
+        return (pc.add(fill_null(old[self.name], 0), new[self.name]),)
 
-    def partials(self, name: SqlName) -> tuple[Partial, ...]:
-        return (Partial("count(1)", pa.int64()),)
+
+class _PartialCount(Count, PartialAccumulator):
+    """The same, where SQL counts before."""
 
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
         return columns
 
 
 @dataclass(frozen=True)
-class ValueCount:
+class RowCount(_PartialCount):
+    """The rows of a key: `_rows`. Every aggregate keeps it: after retractions it shows when a key has no rows left."""
+
+    @property
+    def field(self) -> pa.Field:
+        return whole_number(ROWS)
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        return (pa.array(rows.sizes),)
+
+    def partials(self, name: SqlName) -> tuple[Partial, ...]:
+        return (Partial("count(1)", pa.int64()),)
+
+
+@dataclass(frozen=True)
+class ValueCount(_PartialCount):
     """The rows of a key that have a value in one column: divides totals into means, and distinguishes null from 0."""
 
     column: str
 
-    keeps: ClassVar[Keeps] = COUNTS
-
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_n({self.column})"
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, pa.int64(), nullable=False),)
+    def field(self) -> pa.Field:
+        return whole_number(f"_n({self.column})")
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.column]
@@ -63,74 +64,45 @@ class ValueCount:
             return (pa.array(rows.sizes),)
         return (pa.array(np.add.reduceat(has_value(column).astype(np.int64), rows.starts)),)
 
-    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (add(old[self.name], new[self.name]),)
-
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         return (Partial(f"count({name(self.column)})", pa.int64()),)
 
-    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
-        return columns
-
 
 @dataclass(frozen=True)
-class PairCount:
+class PairCount(Count):
     """The rows of a key that have a value in both columns."""
 
     columns: tuple[str, str]
 
-    keeps: ClassVar[Keeps] = COUNTS
-
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_n({json.dumps(self.columns)})"
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, pa.int64(), nullable=False),)
+    def field(self) -> pa.Field:
+        return whole_number(f"_n({json.dumps(self.columns)})")
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         both = np.logical_and(*(has_value(rows.columns[name]) for name in self.columns))
         return (pa.array(np.add.reduceat(both.astype(np.int64), rows.starts)),)
 
-    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (add(old[self.name], new[self.name]),)
-
 
 @dataclass(frozen=True)
-class TrueCount:
+class TrueCount(_PartialCount):
     """The rows of a key in which a boolean column is true."""
 
     column: str
 
-    keeps: ClassVar[Keeps] = COUNTS
-
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_n_true({self.column})"
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, pa.int64(), nullable=False),)
+    def field(self) -> pa.Field:
+        return whole_number(f"_n_true({self.column})")
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         is_true = mask_of(fill_null(rows.columns[self.column], False))
         return (pa.array(np.add.reduceat(is_true.astype(np.int64), rows.starts)),)
 
-    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
-        return (add(old[self.name], new[self.name]),)
-
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         return (Partial(f"count_if({name(self.column)})", pa.int64()),)
 
-    def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
-        return columns
-
 
 @dataclass(frozen=True)
-class LastTime:
+class LastTime(OneColumn, PartialAccumulator):
     """The greatest event time of a key; null without an event-time column. Used by a time to live."""
 
     column: str | None
@@ -138,8 +110,8 @@ class LastTime:
     keeps: ClassVar[Keeps] = Keeps("the newest event time")
 
     @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(LAST_TIME, pa.timestamp("us")),)
+    def field(self) -> pa.Field:
+        return pa.field(LAST_TIME, pa.timestamp("us"))
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         if self.column is None:
@@ -160,8 +132,3 @@ class LastTime:
 
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
         return (pa.nulls(groups, pa.timestamp("us")),)
-
-
-def add(old: pa.Array, new: pa.Array) -> pa.Array:
-    """The sum of two columns of counts, with 0 for a null in the old one."""
-    return pc.add(fill_null(old, 0), new)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, joined, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.arrays.value_order import End
@@ -19,7 +19,7 @@ _SIDES = 2
 
 
 @dataclass(frozen=True)
-class EdgeRow:
+class EdgeRow(Accumulator):
     """The row with the least (greatest) `by`; of several such rows the one with the least (greatest) columns, in order.
 
     A null loses. Rows where `by` is null are skipped; all state columns are null where no row is left.

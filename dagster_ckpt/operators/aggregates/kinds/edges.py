@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Positions
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.extremes import furthest_codes
 from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
 from dagster_ckpt.operators.shared.arrays.value_order import End, one_zero, order_column, precedes
 
 
 @dataclass(frozen=True)
-class Edge:
+class Edge(Accumulator):
     """The value of the row with the least (greatest) `by`; of several such rows the least (greatest) value.
 
     Rows where either is null are skipped; both state columns are null where no row is left.

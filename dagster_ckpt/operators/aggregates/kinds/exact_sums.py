@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import SUMS, Columns, GroupedRows, Keeps
+from dagster_ckpt.operators.aggregates.kinds.accumulator import SUMS, Columns, GroupedRows, Keeps, OneColumn
 from dagster_ckpt.operators.aggregates.kinds.counts import PairCount
 from dagster_ckpt.operators.shared.arrays import exact_numbers
 from dagster_ckpt.operators.shared.arrays.exact_numbers import EXACT, Doubles, Whole
@@ -17,7 +17,7 @@ from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
 
 
 @dataclass(frozen=True)
-class ExactSum:
+class ExactSum(OneColumn):
     """The total of a number column, or of the products of two (which may be one column twice), without rounding.
 
     Rows with a null in a factor, or in a column `beside` them, are skipped. Numbers that are not doubles become doubles
@@ -30,13 +30,10 @@ class ExactSum:
     keeps: ClassVar[Keeps] = SUMS
 
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_exact({', '.join(map(json.dumps, filter(None, (self.factors, self.beside))))})"
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, EXACT, nullable=False),)
+    def field(self) -> pa.Field:
+        return pa.field(
+            f"_exact({', '.join(map(json.dumps, filter(None, (self.factors, self.beside))))})", EXACT, nullable=False
+        )
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         usable = _all_known(rows, (*self.factors, *self.beside))

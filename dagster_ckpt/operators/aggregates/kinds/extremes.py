@@ -8,14 +8,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.lsm.columns import Mask, Positions
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
-from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps, OneColumn
+from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
-from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, LEAST, End, one_zero, order_column, precedes
+from dagster_ckpt.operators.shared.arrays.value_order import (
+    GREATEST,
+    LEAST,
+    End,
+    has_fixed_width,
+    one_zero,
+    order_column,
+    precedes,
+)
 
 
 @dataclass(frozen=True)
-class Extreme:
+class Extreme(OneColumn, PartialAccumulator):
     """The least or greatest value of a column; null where there is none."""
 
     column: str
@@ -25,13 +33,8 @@ class Extreme:
     keeps: ClassVar[Keeps] = Keeps("the least or greatest value")
 
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_{'min' if self.end is End.LEAST else 'max'}({self.column})"
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, self.type),)
+    def field(self) -> pa.Field:
+        return pa.field(f"_{'min' if self.end is End.LEAST else 'max'}({self.column})", self.type)
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.column]
@@ -47,6 +50,10 @@ class Extreme:
 
     def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         return (further(old[self.name], new[self.name], self.end),)
+
+    @property
+    def in_place(self) -> bool:
+        return has_fixed_width(self.type)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         return (Partial(f"{'min' if self.end is End.LEAST else 'max'}({name(self.column)})", self.type),)

@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.kinds.counts import ValueCount
-from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
+from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import fill_null, has_value
 
 Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(PartialAccumulator):
     """The mean of a numeric column and the sum of squared distances from it (M2): doubles, 0 where there is no value.
 
     Needs the `ValueCount` of the same column. Parts are merged by the formula of Chan, Golub and LeVeque,

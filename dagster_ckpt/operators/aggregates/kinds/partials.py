@@ -3,9 +3,9 @@
 The state columns that follow from them are those of the rows, but that floats agree up to rounding.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -23,14 +23,18 @@ class Partial:
     type: pa.DataType
 
 
-@runtime_checkable
-class PartialAccumulator(Accumulator, Protocol):
+class PartialAccumulator(Accumulator):
     """An accumulator whose state columns may be made of partial aggregates."""
 
+    @property
+    def in_place(self) -> bool:
+        """Whether Spark can update what SQL has to compute in place; else it would sort the rows."""
+        return True
+
+    @abstractmethod
     def partials(self, name: SqlName) -> tuple[Partial, ...]:
         """What SQL has to compute of each group. Nothing of it fails or wraps round, in ANSI mode or not."""
-        ...
 
+    @abstractmethod
     def of_partials(self, columns: tuple[pa.Array, ...], groups: int) -> tuple[pa.Array, ...]:
         """Its state columns, one value per group, from those of `partials`."""
-        ...

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.value_order import End
 
 
 @dataclass(frozen=True)
-class BestValue:
+class BestValue(Accumulator):
     """The value of the row that comes first by `columns`, all of them from one `end`; null if no row has them all.
 
     The last of the columns is the value: the least or greatest value has no other one, the first or last value has the

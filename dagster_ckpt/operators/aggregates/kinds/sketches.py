@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.lsm.columns import Mask, Positions, taken
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps, OneColumn
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 
@@ -36,7 +36,7 @@ def is_installed() -> bool:
 
 
 @dataclass(frozen=True)
-class DistinctSketch:
+class DistinctSketch(OneColumn):
     """A HyperLogLog sketch of a column with 2**lg_k registers; null where there is no value.
 
     Always the result of a union, so that its estimate depends on the values alone, not on their order.
@@ -54,13 +54,8 @@ class DistinctSketch:
         return cls(column, min(max(lg_k, _LG_K_MIN), _LG_K_MAX))
 
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_hll_{self.lg_k}({self.column})"
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, pa.binary()),)
+    def field(self) -> pa.Field:
+        return pa.field(f"_hll_{self.lg_k}({self.column})", pa.binary())
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.column]
@@ -109,7 +104,7 @@ class DistinctSketch:
 
 
 @dataclass(frozen=True)
-class QuantileSketch:
+class QuantileSketch(OneColumn):
     """A t-digest of a number column's finite values, of compression `k`; null where there is none."""
 
     column: str
@@ -118,13 +113,8 @@ class QuantileSketch:
     keeps: ClassVar[Keeps] = Keeps("a sketch of the values")
 
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return f"_tdigest_{self.k}({self.column})"
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, pa.binary()),)
+    def field(self) -> pa.Field:
+        return pa.field(f"_tdigest_{self.k}({self.column})", pa.binary())
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         # Unsafe only means that an integer beyond 2**53 is rounded to a double.

@@ -1,5 +1,6 @@
 """Totals: of integers and decimals exactly, of floats as doubles."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -11,8 +12,8 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.halves import HALF, HALF_BITS, half_names, total_name
 from dagster_ckpt.lsm.columns import Positions
-from dagster_ckpt.operators.aggregates.kinds.accumulator import SUMS, Columns, GroupedRows, Keeps
-from dagster_ckpt.operators.aggregates.kinds.partials import Partial, SqlName
+from dagster_ckpt.operators.aggregates.kinds.accumulator import SUMS, Columns, GroupedRows, Keeps, OneColumn
+from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import fill_null
 
 DECIMAL_DIGITS_MAX = 38
@@ -23,24 +24,26 @@ _LOW_DIGITS = 20
 
 
 @dataclass(frozen=True)
-class _Sum:
+class _Sum(OneColumn, PartialAccumulator):
     column: str
 
+    keeps: ClassVar[Keeps] = SUMS
+
     @property
-    def name(self) -> str:
-        """Its state column."""
-        return total_name(self.column)
+    def field(self) -> pa.Field:
+        return pa.field(total_name(self.column), self.total, nullable=False)
+
+    @property
+    @abstractmethod
+    def total(self) -> pa.DataType:
+        """The type of the total."""
 
 
 @dataclass(frozen=True)
 class IntegerSum(_Sum):
     """The total of an integer column as one int64; 0 where there is no value. `OverflowError` where it does not fit."""
 
-    keeps: ClassVar[Keeps] = SUMS
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, pa.int64(), nullable=False),)
+    total: ClassVar[pa.DataType] = pa.int64()
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         values = _integers(rows.columns[self.column])
@@ -70,7 +73,7 @@ class IntegerSum(_Sum):
 
 
 @dataclass(frozen=True)
-class WideSum:
+class WideSum(PartialAccumulator):
     """The total of an integer column in two `halves`: for means.
 
     A mean must not fail because its total overflows 64 bits, as that of a few nanosecond timestamps does. Where the
@@ -114,11 +117,7 @@ class FloatSum(_Sum):
     NaN and infinities count as in IEEE 754.
     """
 
-    keeps: ClassVar[Keeps] = SUMS
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, pa.float64(), nullable=False),)
+    total: ClassVar[pa.DataType] = pa.float64()
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         values = fill_null(rows.columns[self.column], 0.0).to_numpy().astype(np.float64, copy=False)
@@ -143,16 +142,9 @@ class DecimalSum(_Sum):
 
     type: pa.Decimal128Type
 
-    keeps: ClassVar[Keeps] = SUMS
-
     @property
     def total(self) -> pa.Decimal128Type:
-        """The type of the total."""
         return decimal_total_type(self.type)
-
-    @property
-    def fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(self.name, self.total, nullable=False),)
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         values = rows.columns[self.column].cast(self._wide())
