@@ -9,7 +9,6 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.operator import EVENT_TIMES, KEYS
 from dagster_ckpt.operators.shared.arrays import lists
 from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
@@ -48,12 +47,7 @@ class WholeRows:
         pipeline_checks.check_columns(schema)
         pipeline_checks.check_storable(schema)
         expiry_checks.check_names_are_free(schema, list(added))
-        for field in schema:
-            if not is_hashable(field.type):
-                raise InvalidPipelineError(
-                    f"{step} compares whole rows, and values of this type cannot be looked up: cast the column, or "
-                    f"leave it out. column={field.name}, type={field.type}"
-                )
+        pipeline_checks.check_hashable(schema, f"{step} compares whole rows")
         keys = tuple(field.name for field in schema if pipeline_checks.is_key(field.type))
         if not keys:
             raise InvalidPipelineError(

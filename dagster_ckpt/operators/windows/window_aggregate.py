@@ -15,7 +15,7 @@ from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import window_checks
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
-from dagster_ckpt.operators.shared.window_kinds import WINDOW_START, FixedWindow, are_open
+from dagster_ckpt.operators.shared.window_kinds import WINDOW_START, FixedWindow
 from dagster_ckpt.operators.windows.windowed_state import (
     ENDS,
     WINDOWS,
@@ -26,15 +26,12 @@ from dagster_ckpt.operators.windows.windowed_state import (
     WindowOptions,
     due,
     rows_at,
-    times_of,
+    windows_of_rows,
 )
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 NAME = "window"
 COUNTERS = (WINDOWS_OPENED, WINDOWS_CLOSED)
-
-_ROWS_MAX = 1 << 20
-"""The rows to process at once; a row counts once for each window it is in."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +59,10 @@ class WindowAggregate(WindowedOperator):
         return self.window.size_us
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
-        times, known = times_of(rows.column(self.options.event_time))
-        used = np.zeros(len(times), dtype=np.bool_)
-        step = max(1, _ROWS_MAX // self.window.windows_of_a_row)
-        for first in range(0, len(times), step):
-            assigned = self.window.assign(times[first : first + step])
-            at, starts = assigned.rows + first, assigned.starts
-            open_ = known[at] & are_open(self.window, starts, context.watermark_us)
-            if not open_.all():
-                at, starts = at[open_], starts[open_]
-            if len(at):
-                used[at] = True
-                self._take_in(hashes, rows, at, starts, state, context)
+        used, times = np.zeros(rows.num_rows, dtype=np.bool_), rows.column(self.options.event_time)
+        for at, starts in windows_of_rows(self.window, times, context.watermark_us):
+            used[at] = True
+            self._take_in(hashes, rows, at, starts, state, context)
         return np.flatnonzero(~used)
 
     def _take_in(

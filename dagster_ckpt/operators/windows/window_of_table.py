@@ -22,13 +22,13 @@ from dagster_ckpt.operators.shared.late_rows import DROP, check_late, late_table
 from dagster_ckpt.operators.shared.net_changes import inserts, keyed_table
 from dagster_ckpt.operators.shared.state_columns import HASH, hash_column, micros, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
-from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START, FixedWindow, are_open
+from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START, FixedWindow
 from dagster_ckpt.operators.windows.windowed_state import (
     WINDOWS_CLOSED,
     WINDOWS_OPENED,
     WindowOptions,
     due,
-    times_of,
+    windows_of_rows,
 )
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SortKind, StateTableSpec
@@ -37,9 +37,6 @@ NAME = "window_of_table"
 COUNTERS = (WINDOWS_OPENED, WINDOWS_CLOSED)
 STARTS = "starts"
 """The timeline of the windows' starts, of windows that will be closed. A window may have lost its rows since."""
-
-_ROWS_MAX = 1 << 20
-"""The rows to process at once; a row counts once for each window it is in."""
 _OF_INPUT = "_window_start"
 """A column `window_start` of the input, within `groups`: its own name is that of the window."""
 
@@ -130,20 +127,10 @@ class WindowOfTable(Operator):
         return self._windows if self.options.early else None
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
-        times, known = times_of(rows.column(self.options.event_time))
-        used = np.zeros(len(times), dtype=np.bool_)
-        step = max(1, _ROWS_MAX // self.window.windows_of_a_row)
-        for first in range(0, len(times), step):
-            assigned = self.window.assign(times[first : first + step])
-            at, starts = assigned.rows + first, assigned.starts
-            usable = known[at]
-            if not self.options.early:
-                usable = usable & are_open(self.window, starts, context.watermark_us)
-            if not usable.all():
-                at, starts = at[usable], starts[usable]
-            if len(at):
-                used[at] = True
-                self._take_in(hashes, rows, at, starts, state, context)
+        used, times = np.zeros(rows.num_rows, dtype=np.bool_), rows.column(self.options.event_time)
+        for at, starts in windows_of_rows(self.window, times, None if self.options.early else context.watermark_us):
+            used[at] = True
+            self._take_in(hashes, rows, at, starts, state, context)
         return np.flatnonzero(~used)
 
     def _take_in(

@@ -23,7 +23,9 @@ from dagster_ckpt.operators.shared.state_columns import HASH, hash_column, hashe
 from dagster_ckpt.operators.shared.window_kinds import (
     WINDOW_END,
     WINDOW_START,
+    FixedWindow,
     Window,
+    are_open,
     window_as_json,
     window_from_json,
 )
@@ -37,6 +39,8 @@ WINDOWS_OPENED = "windows_opened"
 """Windows of a key that got their first row in the epoch."""
 WINDOWS_CLOSED = "windows_closed"
 """Windows of a key that were emitted in the epoch. None with early results, which are in the table from the start."""
+_ROWS_MAX = 1 << 20
+"""The rows to process at once; a row counts once for each window it is in."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,25 @@ def times_of(column: pa.Array | pa.ChunkedArray) -> tuple[Positions, Mask]:
     if (outside := out_of_range(times)).any():
         times, usable = np.where(outside, 0, times), usable & ~outside
     return times, usable
+
+
+def windows_of_rows(
+    window: FixedWindow, times: pa.ChunkedArray, watermark_us: int | None
+) -> Iterator[tuple[Positions, Positions]]:
+    """The rows that are in windows which the watermark has not closed, and the start of each one's window.
+
+    In pieces of some rows at once; a row is there once for each window.
+    """
+    all_us, usable = times_of(times)
+    step = max(1, _ROWS_MAX // window.windows_of_a_row)
+    for first in range(0, len(all_us), step):
+        assigned = window.assign(all_us[first : first + step])
+        at, starts = assigned.rows + first, assigned.starts
+        open_ = usable[at] & are_open(window, starts, watermark_us)
+        if not open_.all():
+            at, starts = at[open_], starts[open_]
+        if len(at):
+            yield at, starts
 
 
 def rows_at(rows: pa.Table, positions: Positions) -> pa.Table:

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, from_plain
 from dagster_ckpt.lsm.table import FoundAll, Hashes, State
-from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.joins.arrivals import ARRIVED, MOMENT
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.sides import no_nulls, numbers_of, shape_rows
 from dagster_ckpt.operators.operator import EpochContext
+from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.net_changes import signs_of
 from dagster_ckpt.operators.shared.state_columns import ROW, ROWS, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
@@ -72,12 +71,7 @@ class RegularSide:
 
     def check(self) -> None:
         """Equal rows can be found. Raises `InvalidPipelineError`."""
-        for field in self.schema:
-            if not is_hashable(field.type):
-                raise InvalidPipelineError(
-                    "a row is taken back by all its columns, and values of this type cannot be looked up: cast "
-                    f"the column, or leave it out. column={field.name}, type={field.type}, input={self.name}"
-                )
+        pipeline_checks.check_hashable(self.schema, "a row is taken back by all its columns", f", input={self.name}")
 
     def matchable(self, rows: pa.Table) -> Mask:
         """Which rows can match: null equals nothing."""

@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
-from dagster_ckpt.operators.shared.checks import expiry_checks
+from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
 from dagster_ckpt.operators.shared.net_changes import copies_of_touched, repeat_rows
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
@@ -32,12 +30,7 @@ class CountedRows:
     def of(cls, name: str, columns: pa.Schema) -> "CountedRows":
         """The state table `name` for a table with these columns. Raises `InvalidPipelineError`."""
         expiry_checks.check_names_are_free(columns, [ROWS])
-        for field in columns:
-            if not is_hashable(field.type):
-                raise InvalidPipelineError(
-                    "rows without a key are found by all their columns, and values of this type cannot be looked up: "
-                    f"cast the column, or leave it out. column={field.name}, type={field.type}"
-                )
+        pipeline_checks.check_hashable(columns, "rows without a key are found by all their columns")
         return cls(StateTableSpec(name, columns.append(whole_number(ROWS)), tuple(columns.names)))
 
     @property

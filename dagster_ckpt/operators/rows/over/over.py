@@ -134,11 +134,7 @@ class OverPartition(Operator):
         """Add the rows, as many at once as fit: those of one key touch much the same rows."""
         batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=4)
         for piece in pieces:
-            by_key = piece.only(np.argsort(piece.hashes, kind="stable"))
-            first = 0
-            while first < len(by_key.hashes):
-                part = by_key.only(np.arange(first, min(first + batch.count, len(by_key.hashes))))
-                first += len(part.hashes)
+            for part in piece.parts_by_hash(batch):
                 region = region_of(self.tree, state.table(ORDERED), part, self.reach)
                 batch.learn(len(part.hashes), region.bytes_read)
                 self._change(region, state, context)

@@ -6,7 +6,6 @@ from typing import TypeGuard
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.over import Frame, Function, Over
 from dagster_ckpt.operators.rows.over import distances
 from dagster_ckpt.operators.rows.over.values import AGGREGATES, PLACED
@@ -36,12 +35,7 @@ def check_rows(keys: tuple[str, ...], schema: pa.Schema, by: Sequence[OrderColum
     pipeline_checks.check_storable(schema)
     pipeline_checks.check_keys(keys, schema)
     check_total_order(schema)
-    for field in schema:
-        if not is_hashable(field.type):
-            raise InvalidPipelineError(
-                "rows are found by all their columns, and values of this type cannot be looked up: cast the column, or "
-                f"leave it out. column={field.name}, type={field.type}"
-            )
+    pipeline_checks.check_hashable(schema, "rows are found by all their columns")
     for column in by:
         if column.name in keys:
             raise InvalidPipelineError(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, mask_of
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.lsm.value_hashes import is_hashable, value_hashes
+from dagster_ckpt.lsm.value_hashes import value_hashes
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
 from dagster_ckpt.operators.rows.deduplicate import Keep
 from dagster_ckpt.operators.rows.top.row_places import RANKED, RowPlaces
@@ -239,12 +239,7 @@ def _check(keys: tuple[str, ...], schema: pa.Schema, output: pa.Schema, best: Be
     pipeline_checks.check_storable(output)
     pipeline_checks.check_keys(keys, schema)
     check_total_order(schema)
-    for field in schema:
-        if not is_hashable(field.type):
-            raise InvalidPipelineError(
-                "rows are found by all their columns, and values of this type cannot be looked up: cast the column, or "
-                f"leave it out. column={field.name}, type={field.type}"
-            )
+    pipeline_checks.check_hashable(schema, "rows are found by all their columns")
     if best.ties not in tuple(Ties):
         raise InvalidPipelineError(f"ties= is one of {', '.join(Ties)}. ties={best.ties!r}")
     if not _is_count(best.n):

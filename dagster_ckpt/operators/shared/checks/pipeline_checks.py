@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
+from dagster_ckpt.lsm.value_hashes import is_hashable
 from dagster_ckpt.operators.shared.arrays.value_order import is_orderable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 
@@ -45,6 +46,16 @@ def check_keys(keys: tuple[str, ...], schema: pa.Schema) -> None:
             raise InvalidPipelineError(
                 "keys are integers, strings, binary, booleans, dates, timestamps or decimals: cast this column, or "
                 f"choose another. key={key}, type={field.type}"
+            )
+
+
+def check_hashable(schema: pa.Schema, why: str, where: str = "") -> None:
+    """Rows with these columns can be looked up; `why` that is needed, and `where` they are, for the error."""
+    for field in schema:
+        if not is_hashable(field.type):
+            raise InvalidPipelineError(
+                f"{why}, and values of this type cannot be looked up: cast the column, or leave it out. "
+                f"column={field.name}, type={field.type}{where}"
             )
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.table import Hashes, State
@@ -72,11 +71,7 @@ class BestRows:
         """
         batch = BatchSize(context.memory_bytes // 4, _ROOM_BYTES, growth_max=16)
         for piece in pieces:
-            by_key = piece.only(np.argsort(piece.hashes, kind="stable"))
-            first = 0
-            while first < len(by_key.hashes):
-                part = by_key.only(np.arange(first, min(first + batch.count, len(by_key.hashes))))
+            for part in piece.parts_by_hash(batch):
                 grown = self.tree.update(part, state)
                 batch.learn(len(part.hashes), grown.bytes_read)
-                first += len(part.hashes)
                 yield part, BestChange(grown.hashes, grown.keys, grown.part, grown.before, grown.after)

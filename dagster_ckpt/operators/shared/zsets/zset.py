@@ -9,7 +9,7 @@ A change log is one: an update is a row that goes and a row that comes.
     c, 1   -1
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from dagster_ckpt.lsm.columns import Positions, flatten, stack, take
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.net_changes import copies_changed, signs_of
 
 
@@ -48,6 +49,14 @@ class ZSet:
     def only(self, at: Positions) -> "ZSet":
         """The rows at these positions."""
         return ZSet(self.hashes[at], take(self.rows, at), self.weights[..., at])
+
+    def parts_by_hash(self, batch: BatchSize) -> Iterator["ZSet"]:
+        """The rows by ascending hash, as many at once as the batch has when the iterator reaches them."""
+        order, first = np.argsort(self.hashes, kind="stable"), 0
+        while first < len(order):
+            part = order[first : first + batch.count]
+            yield self.only(part)
+            first += len(part)
 
     def consolidate(self, by: Hashes | None = None, columns: Sequence[str] | None = None) -> "ZSet":
         """Each distinct row once, with the sum of its weights; without those whose sum is 0.

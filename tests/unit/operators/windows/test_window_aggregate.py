@@ -165,7 +165,7 @@ def test_the_output_is_the_table_and_the_operator_describes_itself() -> None:
 
 
 def test_rows_in_very_many_windows_are_worked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dagster_ckpt.operators.windows.window_aggregate._ROWS_MAX", 4)
+    monkeypatch.setattr("dagster_ckpt.operators.windows.windowed_state._ROWS_MAX", 4)
     stream = Stream(windowed(Hopping(12, 2), {"rows": agg.count(), "total": agg.sum("v")}), delay_us=100)
     times = [0, 1, 2, 3, 13, 13, 2, 12]
     stream.epoch(at(*times[:3], None, *times[3:5]))
