@@ -50,7 +50,7 @@ def test_the_error_on_the_page_is_the_error(models: Path) -> None:
     (models / "worst_carriers.sql").unlink()
     with pytest.raises(InvalidPipelineError) as refused:
         streaming_sql(models)
-    shown = " ".join(PAGE.partition("those of Spark too:\n\n")[2].partition("\n\n")[0].split())
+    shown = " ".join(PAGE.partition("even if the error is Spark's:\n\n")[2].partition("\n\n")[0].split())
     assert str(refused.value).replace(f"{models.parent}/", "") == shown
 
 
