@@ -2,10 +2,13 @@ package dagster_ckpt;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -13,19 +16,34 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.PlanExpression;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
+import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
+import org.apache.spark.sql.catalyst.expressions.WindowExpression;
+import org.apache.spark.sql.catalyst.expressions.WindowFrame;
+import org.apache.spark.sql.catalyst.expressions.WindowFunction;
+import org.apache.spark.sql.catalyst.expressions.WindowSpec;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.catalyst.optimizer.Optimizer;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.plans.NormalizePlan;
+import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
+import org.apache.spark.sql.catalyst.planning.PhysicalAggregation;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.rules.RuleExecutor;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.util.UnsafeRowUtils;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.SchemaUtils$;
 import scala.Option;
 import scala.Product;
@@ -33,7 +51,7 @@ import scala.Some;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 
-/** What takes many calls from Python, each of which costs more than its work, in one. Janino compiles it: no generics. */
+/** What takes many calls from Python, which cost more than their work, in one. Janino compiles it: no generics. */
 public class Planner {
   /** A sequence: of several calls if it is long, because py4j sends each object as an argument. */
   public Seq seq() { return (Seq) Nil$.MODULE$; }
@@ -115,6 +133,14 @@ public class Planner {
     return new Cast(value, wanted, new Some(conf.sessionLocalTimeZone()), EvalMode$.MODULE$.ANSI());
   }
 
+  /** The value with the type of another. */
+  public Expression castLike(Expression value, Expression other, SQLConf conf) {
+    return cast(value, other.dataType(), conf);
+  }
+
+  /** A null with the type of another. */
+  public Expression nullLike(Expression other) { return Literal.create(null, other.dataType()); }
+
   /** The value with its text as it is, to be compared by its bytes. */
   public Expression withoutCollation(Expression value, SQLConf conf) {
     return cast(value, SchemaUtils$.MODULE$.replaceCollatedStringWithString(value.dataType()), conf);
@@ -124,6 +150,13 @@ public class Planner {
   public Expression shown(Expression value, NamedExpression attribute) {
     return value.fastEquals((TreeNode) attribute) ? value : standingFor(value, attribute);
   }
+
+  /** The same plan of others, and the same expression of others. */
+  public LogicalPlan on(LogicalPlan node, Seq children) { return (LogicalPlan) node.withNewChildren(children); }
+  public Expression of(Expression each, Seq children) { return (Expression) each.withNewChildren(children); }
+
+  /** Whether a plan has the same rows each time. */
+  public boolean isDeterministic(LogicalPlan plan) { return plan.deterministic(); }
 
   /** The rows of a plan with these columns, and with others. */
   public LogicalPlan projected(Seq columns, Seq others, LogicalPlan below) {
@@ -169,10 +202,11 @@ public class Planner {
     return null;
   }
 
-  /** Nodes and expressions as a text in JSON, and the objects that it numbers. */
+  /** Nodes and expressions as a text in JSON, and the objects that it numbers. Each type is in it once. */
   public static class Tree {
     private final List objects = new ArrayList();
-    private final StringBuilder text = new StringBuilder();
+    private final Map types = new HashMap();
+    private final StringBuilder text = new StringBuilder("{\"read\":"), textOfTypes = new StringBuilder();
     private final Planner planner;
     private final boolean whole, replaced, texts;
 
@@ -188,7 +222,12 @@ public class Planner {
 
     public Object at(int number) { return objects.get(number); }
 
-    private void number(Object object) {
+    private Tree close() {
+      text.append(",\"types\":[").append(textOfTypes).append("]}");
+      return this;
+    }
+
+    private void number(Object object, StringBuilder text) {
       text.append("\"at\":").append(objects.size());
       objects.add(object);
     }
@@ -196,7 +235,7 @@ public class Planner {
     /** A node; `whole`: with those below it, else with SQL of its expressions; `texts`: with Spark's own texts of them. */
     private void node(LogicalPlan node) {
       text.append("{\"node\":").append(quoted(kind(node))).append(",\"streams\":").append(node.isStreaming()).append(',');
-      number(node);
+      number(node, text);
       text.append(",\"output\":[");
       for (int i = 0; i < node.output().size(); i++) {
         NamedExpression each = (NamedExpression) node.output().apply(i);
@@ -244,12 +283,12 @@ public class Planner {
     private boolean holds(Object item) { return item instanceof Expression || item instanceof Seq; }
 
     private void expression(Expression each, boolean first) {
-      text.append("{\"expression\":").append(quoted(kind(each))).append(",\"type\":").append(quoted(type(each)));
-      text.append(',');
-      number(each);
+      text.append("{\"expression\":").append(quoted(kind(each))).append(",\"type\":").append(type(each)).append(',');
+      number(each, text);
       if (each instanceof NamedExpression) {
         text.append(",\"name\":").append(quoted(((NamedExpression) each).name()));
         text.append(",\"number\":").append(((NamedExpression) each).exprId().id());
+        window(((NamedExpression) each).metadata());
       }
       if (each instanceof PlanExpression) {
         text.append(",\"number\":").append(((PlanExpression) each).exprId().id());
@@ -261,7 +300,10 @@ public class Planner {
       if (first && !whole) text.append(",\"sql\":").append(quoted(each.sql()));
       if (first && texts) text.append(",\"text\":").append(quoted(each.toString()));
       if (each instanceof Literal) constant(((Literal) each).value());
+      if (each instanceof UnaryMinus && ((UnaryMinus) each).child() instanceof Literal) constant(each.eval(null));
       if (!each.deterministic()) text.append(",\"deterministic\":false");
+      if (isTrue(each, false)) text.append(",\"foldable\":true");
+      if (!isTrue(each, true)) text.append(",\"nullable\":false");
       if (each instanceof Cast ? ((Cast) each).needsTimeZone() : each instanceof TimeZoneAwareExpression) {
         text.append(",\"zoned\":true");
       }
@@ -270,7 +312,62 @@ public class Planner {
         if (i > 0) text.append(',');
         expression((Expression) each.children().apply(i), first && each instanceof And);
       }
-      text.append("]}");
+      text.append(']');
+      if (isCall(each)) fields(each);
+      text.append('}');
+    }
+
+    private boolean isCall(Expression each) {
+      return each instanceof AggregateExpression || each instanceof AggregateFunction || each instanceof SortOrder
+          || each instanceof WindowExpression || each instanceof WindowFrame || each instanceof WindowFunction
+          || each instanceof WindowSpec;
+    }
+
+    /** Whether an expression may be null, or has one value for all rows; what Spark has not resolved says neither. */
+    private boolean isTrue(Expression each, boolean nullable) {
+      try {
+        return nullable ? each.nullable() : each.foldable();
+      } catch (Exception unresolved) {
+        return nullable;
+      } catch (AssertionError undefined) { // of the list that IN compares with
+        return nullable;
+      }
+    }
+
+    private void window(Metadata metadata) {
+      if (metadata.contains("spark.timeWindow")) text.append(",\"window\":\"time\"");
+      if (metadata.contains("spark.sessionWindow")) text.append(",\"window\":\"session\"");
+    }
+
+    /** The fields of a call by their names, expressions by their places among its children. */
+    private void fields(Expression each) {
+      text.append(",\"fields\":{");
+      for (int i = 0; i < each.productArity(); i++) {
+        text.append(i == 0 ? "" : ",").append(quoted(each.productElementName(i))).append(':');
+        argument(each.productElement(i), each.children());
+      }
+      text.append('}');
+    }
+
+    private void argument(Object value, Seq children) {
+      if (value instanceof Option && ((Option) value).isDefined()) {
+        argument(((Option) value).get(), children);
+      } else if (value instanceof Expression) {
+        text.append(children.indexOf(value));
+      } else if (value instanceof Seq) {
+        text.append('[');
+        for (int i = 0; i < ((Seq) value).size(); i++) {
+          if (i > 0) text.append(',');
+          argument(((Seq) value).apply(i), children);
+        }
+        text.append(']');
+      } else if (value instanceof Boolean) {
+        text.append(value);
+      } else if (value instanceof Product && ((Product) value).productArity() == 0 && !(value instanceof Option)) {
+        text.append(quoted(((Product) value).productPrefix()));
+      } else {
+        text.append("null");
+      }
     }
 
     private void constant(Object value) {
@@ -280,12 +377,32 @@ public class Planner {
       }
     }
 
-    private String type(Expression each) {
+    private Object type(Expression each) {
       try {
-        return each.dataType().typeName();
+        return type(each.dataType());
       } catch (Exception none) {
-        return "";
+        return null;
       }
+    }
+
+    /** The place of a type among those that the text has. */
+    private Object type(DataType type) {
+      if (types.containsKey(type)) return types.get(type);
+      StringBuilder own = new StringBuilder("{\"name\":").append(quoted(type.typeName())).append(',');
+      number(type, own);
+      if (!UnsafeRowUtils.isBinaryStable(type)) own.append(",\"collated\":true");
+      if (type instanceof ArrayType) own.append(",\"element\":").append(type(((ArrayType) type).elementType()));
+      if (type instanceof StructType) {
+        own.append(",\"fields\":[");
+        for (int i = 0; i < ((StructType) type).fields().length; i++) {
+          own.append(i == 0 ? "[" : ",[").append(quoted(((StructType) type).fields()[i].name())).append(',');
+          own.append(type(((StructType) type).fields()[i].dataType())).append(']');
+        }
+        own.append(']');
+      }
+      textOfTypes.append(types.isEmpty() ? "" : ",").append(own).append('}');
+      types.put(type, new Integer(types.size()));
+      return types.get(type);
     }
 
     private String kind(TreeNode each) {
@@ -309,8 +426,45 @@ public class Planner {
   public Tree read(LogicalPlan plan, boolean replaced) {
     Tree tree = new Tree(this, true, replaced, false);
     tree.node(replacedIf(replaced, plan));
-    return tree;
+    return tree.close();
   }
+
+  /** Expressions, and sequences of them. */
+  public Tree expressions(Seq parts) {
+    Tree tree = new Tree(this, true, false, false);
+    tree.field(parts);
+    return tree.close();
+  }
+
+  /** The types of expressions. */
+  public Tree types(Seq expressions) {
+    Tree tree = new Tree(this, true, false, false);
+    tree.text.append('[');
+    for (int i = 0; i < expressions.size(); i++) {
+      tree.text.append(i == 0 ? "" : ",").append(tree.type((Expression) expressions.apply(i)));
+    }
+    tree.text.append(']');
+    return tree.close();
+  }
+
+  /** Spark's number of a column; null: the expression is none, or of another kind. */
+  public Object column(Expression each) {
+    return each instanceof AttributeReference ? new Long(((AttributeReference) each).exprId().id()) : null;
+  }
+
+  /** The columns of the two sides of a join that are compared, and what else is asked of a pair; null: there are none. */
+  public Seq equalKeys(Join join) {
+    Option found = ExtractEquiJoinKeys.unapply(join);
+    return found.isEmpty() ? null : seq(at(found, 1), at(found, 2), at(found, 3));
+  }
+
+  /** The keys of an aggregate, its calls of functions, and what it makes of both. */
+  public Seq aggregated(LogicalPlan aggregate) {
+    Option found = PhysicalAggregation.unapply(aggregate);
+    return seq(at(found, 0), at(found, 1), at(found, 2));
+  }
+
+  private Object at(Option tuple, int place) { return ((Product) tuple.get()).productElement(place); }
 
   /** The nodes of a plan with Spark's texts of their expressions, and the same ones without Spark's numbers. */
   public Tree texts(LogicalPlan plan) {
@@ -320,7 +474,7 @@ public class Planner {
     tree.text.append(',');
     tree.node(NormalizePlan.normalizeExprIds(plan));
     tree.text.append(']');
-    return tree;
+    return tree.close();
   }
 
   /** The nodes of a plan down to one that equals the base, or that has another number of nodes below it than one. */
@@ -332,7 +486,7 @@ public class Planner {
       tree.node(replacedIf(replaced, node));
     }
     tree.text.append(']');
-    return tree;
+    return tree.close();
   }
 
   private LogicalPlan replacedIf(boolean replaced, LogicalPlan plan) {

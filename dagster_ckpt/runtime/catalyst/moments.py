@@ -1,8 +1,9 @@
 """Expressions whose value is another one each time that a stream starts, or in each epoch."""
 
 import re
+from typing import Any
 
-from dagster_ckpt.runtime.catalyst.values import Expression, Java
+from dagster_ckpt.runtime.catalyst.values import Expression
 
 OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
 """Expressions that Spark calls deterministic, because they are within one micro-batch."""
@@ -21,23 +22,29 @@ def moment_in(part: Expression) -> str | None:
     Spark makes a constant of a time such as `timestamp 'now'` when it parses or optimises it.
     """
     if part.kind in OF_THE_MOMENT:
-        return str(part.java.sql())
-    if part.type not in _TYPES:
+        return _sql(part)
+    if part.type.name not in _TYPES:
         return None
     if part.kind == "Literal":
-        written = _source_text(part.java)
+        written = _source_text(part)
         typed = None if written is None else _TYPED.match(written)
         return written if written and typed and _SPECIAL.match(written, typed.end()) else None
-    if part.kind == "Cast" and part.children[0].type.partition(" ")[0] == "string":
-        text = part.children[0].java
-        value = text.eval(None) if text.foldable() else None
-        return str(part.java.sql()) if value is not None and _SPECIAL.match(str(value.toString())) else None
+    if part.kind == "Cast" and part.children[0].type.name.partition(" ")[0] == "string":
+        text: Any = part.children[0].java
+        value = text.eval(None) if part.children[0].foldable else None
+        return _sql(part) if value is not None and _SPECIAL.match(str(value.toString())) else None
     return None
 
 
-def _source_text(part: Java) -> str | None:
+def _sql(part: Expression) -> str:
+    own: Any = part.java
+    return str(own.sql())
+
+
+def _source_text(part: Expression) -> str | None:
     """The text that an expression was parsed from, where Spark knows it."""
-    origin = part.origin()
+    own: Any = part.java
+    origin = own.origin()
     text, start, stop = origin.sqlText(), origin.startIndex(), origin.stopIndex()
     if not (text.isDefined() and start.isDefined() and stop.isDefined()):
         return None

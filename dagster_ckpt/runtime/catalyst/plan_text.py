@@ -105,12 +105,22 @@ def _gateway(session: SparkSession) -> Any:
     return context._gateway  # noqa: SLF001  (Spark exposes it nowhere else)
 
 
+def call_number(call: Any) -> int:
+    """Spark's number of a call of a Python function."""
+    return int(call.resultId().id())
+
+
+def shown_type(expression: Any) -> str:
+    """The type of an expression as Spark's texts have it."""
+    return str(expression.dataType().simpleString())
+
+
 def node_line(node: Any, without: Any, names: dict[int, str]) -> Pieces:
     """The line of a node in the text of its plan; `without` is the same node without Spark's numbers."""
     own, other = (str(each.simpleString(_FIELDS_MAX)).lstrip(_MARKS) for each in (node, without))
     other = _EXISTENCE.sub(r"\g<1>0", other)
     if own.startswith("Generate ") and kind_of(node.generator()) == "PythonUDTF":
-        other = other.replace(f")#{node.generator().resultId().id()}", ")#0")
+        other = other.replace(f")#{call_number(node.generator())}", ")#0")
     return in_pieces(own, other, names)
 
 

@@ -188,6 +188,16 @@ def columns_of(attributes: Any) -> list[tuple[str, int]]:
     return [(each[1], int(each[2])) for each in found if each is not None]
 
 
+def are_same(one: Any, other: Any) -> bool:
+    """Whether two plans are one, with the same columns."""
+    return bool(one.fastEquals(other))
+
+
+def give_same_rows(one: Any, other: Any) -> bool:
+    """Whether two plans have the same rows, whatever Spark's numbers of their columns are."""
+    return bool(one.sameResult(other))
+
+
 def has_pattern(session: SparkSession, plan: Any, pattern: str) -> bool:
     """Whether a plan, with its subqueries, has a node or an expression of this kind of Spark's `TreePattern`."""
     return bool(plan.containsPattern(tree_pattern(session, pattern)))

@@ -92,7 +92,7 @@ def _query_error(error: AnalysisException, tables: Callable[[], Iterable[str]]) 
 
 
 @contextmanager
-def naming_columns(names: Iterable[str], expressions: Iterable[Java]) -> Iterator[None]:
+def naming_columns(catalyst: Catalyst, names: Iterable[str], expressions: Iterable[Java]) -> Iterator[None]:
     """Within it an `InvalidPipelineError` about a column between steps whose name is cut says what the query has."""
     try:
         yield
@@ -100,7 +100,7 @@ def naming_columns(names: Iterable[str], expressions: Iterable[Java]) -> Iterato
         raise
     except InvalidPipelineError as error:
         cut = ((name, each) for name, each in zip(names, expressions, strict=False) if is_cut(name))
-        more = "".join(f", {name}={each.sql()}" for name, each in cut if name in str(error))
+        more = "".join(f", {name}={catalyst.sql_of(each)}" for name, each in cut if name in str(error))
         raise InvalidPipelineError(f"{error}{more}").with_traceback(error.__traceback__) from error.__cause__
 
 

@@ -3,12 +3,14 @@
 Each keeps the object that it was read from, by which plans are built: nothing else of it is asked there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NewType
 
-Java = Any
-"""An object in the JVM."""
+Java = NewType("Java", object)
+"""A plan, an expression or a type in the JVM: what `Catalyst` makes others of. Only this room looks into it."""
+
+NO_FIELDS: Mapping[str, object] = {}
 
 
 def _nowhere() -> Java:
@@ -16,18 +18,43 @@ def _nowhere() -> Java:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class SparkType:
+    """A type. `name` is Spark's: `long`, `decimal(8,2)`, `struct`; empty: it is that of an expression without a value.
+
+    `fields` are those of a struct, by name, and `element` is the type of an array's items. `collated`: it has text, at
+    any depth, whose collation decides what is equal.
+    """
+
+    name: str = ""
+    fields: tuple[tuple[str, "SparkType"], ...] = ()
+    element: "SparkType | None" = None
+    collated: bool = False
+    from_jvm: Callable[[], Java] = field(default=_nowhere, repr=False)
+
+    @property
+    def java(self) -> Java:
+        """The type in the JVM."""
+        return self.from_jvm()
+
+
+NO_TYPE = SparkType()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Expression:
-    """An expression. `kind` is the name of its class, `type` that of its type, empty for what has none.
+    """An expression. `kind` is the name of its class.
 
     `name` and Spark's `number` are those of a column or of what an alias makes, or of a subquery, which has its `plan`.
     `sql` and Spark's own `text` are known where they were asked for, of those that a node has and of the sides of an
     AND, not of their parts. `zoned` says whether it computes with the session's time zone. `constant` is the whole
-    number or the boolean that is written there.
+    number or the boolean that is written there; `foldable`: the value is the same for all rows. `fields` has what a
+    function is called with, expressions and booleans, by Spark's names. A column that Spark has made of `window(...)`
+    has `window` "time", and "session" if it merges such windows.
     """
 
     kind: str
     children: tuple["Expression", ...] = ()
-    type: str = ""
+    type: SparkType = NO_TYPE
     name: str | None = None
     number: int | None = None
     sql: str = ""
@@ -36,6 +63,10 @@ class Expression:
     zoned: bool = False
     constant: int | None = None
     plan: "Node | None" = None
+    nullable: bool = True
+    foldable: bool = False
+    window: str = ""
+    fields: Mapping[str, object] = field(default_factory=lambda: NO_FIELDS, repr=False)
     from_jvm: Callable[[], Java] = field(default=_nowhere, repr=False)
 
     @property
@@ -61,6 +92,50 @@ class Expression:
 
 
 Expressions = tuple[Expression, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class AggregateCall(Expression):
+    """A call of an aggregate over the rows for which a condition holds; None holds for all."""
+
+    function: Expression
+    distinct: bool
+    where: Expression | None
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class SortTerm(Expression):
+    """A term of ORDER BY."""
+
+    by: Expression
+    ascends: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class WindowFrame(Expression):
+    """The rows around one: by their number, or by distances in an order. A bound is a distance or has a kind."""
+
+    by_rows: bool
+    lower: Expression
+    upper: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class WindowSpec(Expression):
+    """What a function is over: a partition, its order, and a frame."""
+
+    keys: Expressions
+    order: tuple[SortTerm, ...]
+    frame: WindowFrame
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class WindowCall(Expression):
+    """A call of a function over a partition."""
+
+    function: Expression
+    over: WindowSpec
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -145,7 +220,7 @@ class Window(Node):
 
     calls: Expressions
     keys: Expressions
-    order: Expressions
+    order: tuple[SortTerm, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -180,7 +255,7 @@ class Deduplication(Node):
 class Sort(Node):
     """The rows in an order."""
 
-    order: Expressions
+    order: tuple[SortTerm, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -11,9 +11,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.plan_text import PYTHON_FUNCTIONS, Labels, in_pieces, node_line
+from dagster_ckpt.runtime.catalyst.plan_text import (
+    PYTHON_FUNCTIONS,
+    Labels,
+    call_number,
+    in_pieces,
+    node_line,
+    shown_type,
+)
 from dagster_ckpt.runtime.catalyst.reader import with_texts
 from dagster_ckpt.runtime.catalyst.values import (
     Aggregate,
@@ -89,11 +97,14 @@ def name_of_pair(mine: str, theirs: str) -> str:
     return mine if mine == theirs and _WORD.fullmatch(mine) else column_name(f"{mine} = {theirs}")
 
 
-def in_canonical_order(catalyst: Catalyst, expressions: Sequence[Java], below: Sequence[tuple[str, int]]) -> list[Java]:
+def in_canonical_order(
+    catalyst: Catalyst, expressions: Sequence[Expression], below: Sequence[tuple[str, int]]
+) -> list[Expression]:
     """Expressions over rows with the columns `below`, in an order that follows from what they compute."""
     if len(expressions) < 2:
         return list(expressions)
-    node, other = with_texts(catalyst.session, catalyst.aggregate(expressions, [], catalyst.no_rows))
+    keys_alone = catalyst.aggregate([each.java for each in expressions], [], catalyst.no_rows)
+    node, other = with_texts(catalyst.session, keys_alone)
     texts, without = ([each.text for each in one.expressions] for one in (node, other))
     names = {number: name for name, number in below}
     places = {number: f"c{place}" for place, number in enumerate(names)}
@@ -182,7 +193,7 @@ class _Texts:
         """The text of a generator, whose columns are known then."""
         its = other.generator.text
         if node.generator.kind == "PythonUDTF":
-            its = its.replace(f")#{node.generator.java.resultId().id()}", ")#0")
+            its = its.replace(f")#{call_number(node.generator.java)}", ")#0")
         text = self._text(node.generator.text, its)
         for place, each in enumerate(node.made):
             assert each.number is not None, "it is a column"
@@ -230,7 +241,7 @@ class _Texts:
 def _function_types(plan: Node) -> dict[int, str]:
     """The types of what calls of Python functions return, by Spark's numbers of the calls."""
     parts = (part for node in plan.with_subqueries() for part in node.parts() if part.kind in PYTHON_FUNCTIONS)
-    return {int(each.java.resultId().id()): str(each.java.dataType().simpleString()) for each in parts}
+    return {call_number(each.java): shown_type(each.java) for each in parts}
 
 
 def _unnamed(text: str, name: str, number: int) -> str | None:
@@ -252,11 +263,11 @@ def _told_apart(plan: Node, texts: Sequence[str]) -> Iterator[str]:
 
     Spark writes the constant 'a' as it writes the column a. Two calls of `rand` differ in nothing that it writes.
     """
-    often, meanings = Counter(texts), dict[str, list[Java]]()
+    often, meanings = Counter(texts), dict[str, list[Any]]()
     for place, text in enumerate(texts):
         if often[text] == 1:
             continue
-        value, known = _value(plan, place), meanings.setdefault(text, [])
+        value, known = _value(plan, place).java, meanings.setdefault(text, [])
         if not any(other.semanticEquals(value) for other in known):
             known.append(value)
     written: dict[str, int] = {}
@@ -264,15 +275,16 @@ def _told_apart(plan: Node, texts: Sequence[str]) -> Iterator[str]:
         if len(meanings.get(text, ())) < 2:
             yield text
             continue
-        value = _value(plan, place)
-        sql = f"{text} {value.sql()}"
-        written[sql] = written.get(sql, 0) + (not value.deterministic())
+        expression = _value(plan, place)
+        own: Any = expression.java
+        sql = f"{text} {own.sql()}"
+        written[sql] = written.get(sql, 0) + (not expression.deterministic)
         yield f"{sql} #{written[sql]}" if written[sql] > 1 else sql
 
 
-def _value(plan: Node, place: int) -> Java:
+def _value(plan: Node, place: int) -> Expression:
     assert isinstance(plan, Projection), "that of a projection is asked for"
-    return plan.columns[place].value.java
+    return plan.columns[place].value
 
 
 def in_all(texts: Sequence[str]) -> str:

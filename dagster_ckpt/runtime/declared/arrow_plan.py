@@ -44,21 +44,21 @@ def _value(expression: Expression, columns: _Columns) -> ArrowValue | None:
         case Expression(kind="Alias", children=[child]):
             return _value(child, columns)
         case Expression(kind="Cast", children=[child]):
-            bits, had = _WHOLE_BITS.get(expression.type), _WHOLE_BITS.get(child.type)
+            bits, had = _WHOLE_BITS.get(expression.type.name), _WHOLE_BITS.get(child.type.name)
             value = _value(child, columns)
             return None if value is None or bits is None or had is None or bits < had else Widened(value, bits)
         case Expression(kind="Remainder", children=[left, right]):
             value, by = _value(left, columns), _whole_literal(right)
-            return None if value is None or left.type not in _WHOLE_BITS or not by else Remainder(value, by)
+            return None if value is None or left.type.name not in _WHOLE_BITS or not by else Remainder(value, by)
     return None
 
 
 def _whole_literal(expression: Expression) -> int | None:
     """The whole number above 0 that is written there, as large as its type allows."""
-    bits = _WHOLE_BITS.get(expression.type)
-    while expression.kind == "Cast" and expression.type in _WHOLE_BITS:
+    bits = _WHOLE_BITS.get(expression.type.name)
+    while expression.kind == "Cast" and expression.type.name in _WHOLE_BITS:
         [expression] = expression.children
-    if bits is None or expression.type not in _WHOLE_BITS:
+    if bits is None or expression.type.name not in _WHOLE_BITS:
         return None
     value = expression.constant
     return value if value is not None and 0 < value < 1 << (bits - 1) else None

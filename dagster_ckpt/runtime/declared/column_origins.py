@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.operators.column_lineage import Work
-from dagster_ckpt.runtime.catalyst.query_plan import leaves, plan_of
+from dagster_ckpt.runtime.catalyst.query_plan import are_same, give_same_rows, leaves, plan_of
 from dagster_ckpt.runtime.catalyst.reader import read
 from dagster_ckpt.runtime.catalyst.values import Expression, Generate, Java, Node, Projection
 from dagster_ckpt.runtime.declared.stream import Stream
@@ -59,10 +59,10 @@ def _columns_read(session: SparkSession, plan: Java, base: Java) -> Mapping[str,
 
 def _origins(node: Node, base: Node) -> _Origins | None:
     """The origins of all columns of a plan. None: it does not read the base."""
-    if (node.kind, node.output) == (base.kind, base.output) and node.java.fastEquals(base.java):
+    if (node.kind, node.output) == (base.kind, base.output) and are_same(node.java, base.java):
         return {number: (name,) for name, number in node.output}
     if not node.children:
-        return {} if node.java.sameResult(base.java) else None  # the base once more, under other numbers
+        return {} if give_same_rows(node.java, base.java) else None  # the base once more, under other numbers
     below = [_origins(child, base) for child in node.children]
     if all(each is None for each in below):
         return None

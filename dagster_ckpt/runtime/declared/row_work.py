@@ -178,7 +178,7 @@ def _text(session: "SparkSession", expression: Expression) -> str:
 def _depends_on_zone(part: Expression) -> bool:
     """Whether it computes with the session's time zone, or may have been written in it."""
     if part.kind == "Literal":  # a time given as text is only an instant here
-        return part.type == "timestamp"
+        return part.type.name == "timestamp"
     return part.zoned or part.kind == "CurrentTimeZone"
 
 

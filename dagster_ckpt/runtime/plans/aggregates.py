@@ -8,8 +8,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import AggregateSpec, agg, spark_function
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.query_plan import each_of
-from dagster_ckpt.runtime.catalyst.values import Java as Expression
+from dagster_ckpt.runtime.catalyst.values import AggregateCall, Expression, Java, SortTerm, SparkType
 from dagster_ckpt.runtime.plans.functions.collations import without_collations
 from dagster_ckpt.runtime.plans.functions.exact_texts import NESTED, has_exact_text, text_of, value_of, values_of
 
@@ -25,299 +24,284 @@ class Call:
     makes the call's value of the results.
     """
 
-    arguments: Sequence[Expression]
+    arguments: Sequence[Java]
     aggregations: Callable[[Sequence[str]], Sequence[Aggregation]]
-    value: Callable[[Sequence[Expression]], Expression] = lambda results: results[0]
+    value: Callable[[Sequence[Java]], Java] = lambda results: results[0]
 
     def where(self, catalyst: Catalyst, condition: Expression | None) -> "Call":
         """The call over the rows for which the condition holds."""
         if condition is None:
             return self
-        return replace(self, arguments=[catalyst.only_if(condition, each) for each in self.arguments])
+        return replace(self, arguments=[catalyst.when(condition.java, each) for each in self.arguments])
 
 
-def call_of(catalyst: Catalyst, call: Expression) -> Call:
+def call_of(catalyst: Catalyst, call: AggregateCall) -> Call:
     """The engine's aggregates for a call. Raises `InvalidPipelineError` for one that cannot be kept up to date."""
     call = without_collations(catalyst, call)
-    function, where = call.aggregateFunction(), catalyst.optional(call.filter())
-    name = catalyst.kind(function)
+    function, name = call.function, call.function.kind
     if name == "Count":
-        return _count(catalyst, function, where, distinct=bool(call.isDistinct()))
-    plain = spark_function(name, of_booleans=_is_boolean(function.children().head()), distinct=bool(call.isDistinct()))
-    if call.isDistinct() and plain is None:
-        raise _refused(call, "DISTINCT is for count, sum, avg, collect_list and listagg")
-    if name in _OF_STRUCTS and not call.isDistinct() and _is_flat_struct(function.children().head()):
+        return _count(catalyst, call)
+    [first, *_] = function.children
+    plain = spark_function(name, of_booleans=first.type.name == "boolean", distinct=call.distinct)
+    if call.distinct and plain is None:
+        raise _refused(catalyst, call, "DISTINCT is for count, sum, avg, collect_list and listagg")
+    if name in _OF_STRUCTS and not call.distinct and _is_flat_struct(first.type):
         made = _OF_STRUCTS[name](catalyst, function)
     elif name in _OTHERS:
         made = _OTHERS[name](catalyst, call)
     elif plain is not None:
         made = _plain(plain, function)
     else:
-        raise _refused(call, _INSTEAD.get(name, _ELSE))
-    if name in _OF_TEXTS and _is_nested(made.arguments[0]) and has_exact_text(made.arguments[0].dataType()):
-        made = _by_text(catalyst, made, name)
-    if any(map(_is_nested, made.arguments)):
-        raise _refused(call, "it takes no such nested values: have their parts in columns of their own")
-    return made.where(catalyst, where)
+        raise _refused(catalyst, call, _INSTEAD.get(name, _ELSE))
+    types = list(catalyst.types_of(made.arguments))
+    if name in _OF_TEXTS and _is_nested(types[0]) and has_exact_text(types[0]):
+        made = _by_text(catalyst, made, types.pop(0), name)
+    if any(map(_is_nested, types)):
+        raise _refused(catalyst, call, "it takes no such nested values: have their parts in columns of their own")
+    return made.where(catalyst, call.where)
 
 
-def _refused(call: Expression, instead: str) -> InvalidPipelineError:
-    distinct = "DISTINCT " if call.isDistinct() else ""
-    return InvalidPipelineError(f"this aggregate cannot be kept up to date: {instead}. found={distinct}{call.sql()}")
+def _refused(catalyst: Catalyst, call: AggregateCall, instead: str) -> InvalidPipelineError:
+    found = f"{'DISTINCT ' if call.distinct else ''}{catalyst.sql_of(call.java)}"
+    return InvalidPipelineError(f"this aggregate cannot be kept up to date: {instead}. found={found}")
 
 
-def _count(catalyst: Catalyst, function: Expression, where: Expression | None, *, distinct: bool) -> Call:
-    given = list(each_of(function.children()))
-    open_ = [each for each in given if each.nullable()]
-    known = [catalyst.expressions.IsNotNull(each) for each in open_]
-    if distinct:
-        one = given[0] if len(given) == 1 else catalyst.struct([(f"c{at}", each) for at, each in enumerate(given)])
-        if len(given) > 1 and known:
-            one = catalyst.only_if(catalyst.all_of(known), one)
-        if _is_nested(one) and not _is_flat_struct(one) and has_exact_text(one.dataType()):
+def _count(catalyst: Catalyst, call: AggregateCall) -> Call:
+    given, where = call.function.children, call.where
+    open_ = [each.java for each in given if each.nullable]
+    known = list(map(catalyst.is_not_null, open_))
+    if call.distinct:
+        one, type_ = given[0].java, given[0].type
+        if len(given) > 1:
+            one = catalyst.struct([(f"c{at}", each.java) for at, each in enumerate(given)])
+            type_ = SparkType("struct", tuple((f"c{at}", each.type) for at, each in enumerate(given)))
+            if known:
+                one = catalyst.when(catalyst.all_of(known), one)
+        if _is_nested(type_) and not _is_flat_struct(type_) and has_exact_text(type_):
             one = text_of(catalyst, one)
         return Call([one], lambda names: [agg.count_distinct(names[0])]).where(catalyst, where)
     if len(open_) == 1:
         return Call(open_, lambda names: [agg.count(names[0])]).where(catalyst, where)
-    conditions = known if where is None else [where, *known]
+    conditions = known if where is None else [where.java, *known]
     if not conditions:
         return Call([], lambda _: [agg.count()])
     return Call([catalyst.all_of(conditions)], lambda names: [agg.count_if(names[0])])
 
 
-def _is_boolean(value: Expression) -> bool:
-    return str(value.dataType().typeName()) == "boolean"
-
-
 def _plain(spec: AggregateSpec, function: Expression) -> Call:
     """The function of the same columns."""
-    arguments = list(each_of(function.children()))[: 1 + ("other" in spec.options)]
+    arguments = [each.java for each in function.children[: 1 + ("other" in spec.options)]]
     return Call(arguments, lambda names: [spec.call(*names)])
 
 
-def _list(catalyst: Catalyst, call: Expression) -> Call:
+def _list(catalyst: Catalyst, call: AggregateCall) -> Call:
     """All values. In which order SQL leaves open: in their own."""
-    function = call.aggregateFunction()
-    distinct = call.isDistinct() or catalyst.kind(function) == "CollectSet"
+    distinct = call.distinct or call.function.kind == "CollectSet"
     make = agg.collect_set if distinct else agg.collect_list
-    [argument, *_] = each_of(function.children())
-    return Call(
-        [argument],
-        lambda names: [make(names[0])],
-        lambda results: catalyst.expressions.KnownNotContainsNull(results[0]),
-    )
+    argument = call.function.children[0].java
+    return Call([argument], lambda names: [make(names[0])], lambda results: catalyst.without_nulls(results[0]))
 
 
-def _is_nested(value: Expression) -> bool:
-    return str(value.dataType().typeName()) in NESTED
+def _is_nested(type_: SparkType) -> bool:
+    return type_.name in NESTED
 
 
-def _is_flat_struct(value: Expression) -> bool:
-    """Whether it is a struct of plain values."""
-    type_ = value.dataType()
-    if str(type_.typeName()) != "struct":
-        return False
-    return not any(str(field.dataType().typeName()) in NESTED for field in type_.fields())
+def _is_flat_struct(type_: SparkType) -> bool:
+    """Whether it is that of structs of plain values."""
+    return type_.name == "struct" and not any(_is_nested(each) for _, each in type_.fields)
 
 
-def _by_text(catalyst: Catalyst, made: Call, name: str) -> Call:
-    """The call over the texts of nested values, of which its value is made again."""
+def _by_text(catalyst: Catalyst, made: Call, type_: SparkType, name: str) -> Call:
+    """The call over the texts of nested values of a type, of which its value is made again."""
     argument, *others = made.arguments
-    type_, of = argument.dataType(), values_of if name in _LISTS else value_of
+    of = values_of if name in _LISTS else value_of
     arguments = [text_of(catalyst, argument), *others]
     return replace(made, arguments=arguments, value=lambda results: of(catalyst, made.value(results), type_))
 
 
-def _fields(catalyst: Catalyst, value: Expression) -> list[Expression]:
-    return [catalyst.field(value, number) for number in range(len(value.dataType().fields()))]
+def _fields(catalyst: Catalyst, value: Expression) -> list[Java]:
+    return [catalyst.field(value.java, number) for number in range(len(value.type.fields))]
 
 
-def _struct_of(catalyst: Catalyst, row: Expression, places: Sequence[int]) -> Expression:
+def _struct_of(catalyst: Catalyst, row: Java, places: Sequence[int]) -> Java:
     """A struct of the fields at these places of another; the call's type has their names."""
     return catalyst.struct([(f"f{at}", catalyst.field(row, place)) for at, place in enumerate(places)])
 
 
-def _there(catalyst: Catalyst, value: Expression) -> Expression:
+def _there(catalyst: Catalyst, value: Java) -> Java:
     """True where there is a value, else null: rows without one are skipped by it."""
-    return catalyst.only_if(catalyst.expressions.IsNotNull(value), catalyst.constant(True))
+    return catalyst.when(catalyst.is_not_null(value), catalyst.constant(True))
 
 
 def _greatest_struct(catalyst: Catalyst, function: Expression) -> Call:
     """The last row by its fields, of which a null is the least."""
-    [value] = each_of(function.children())
-    arguments = [_there(catalyst, value), *_fields(catalyst, value)]
+    [value] = function.children
+    arguments = [_there(catalyst, value.java), *_fields(catalyst, value)]
     return Call(arguments, lambda names: [agg.last(names[1:], by=names[0])])
 
 
 def _least_struct(catalyst: Catalyst, function: Expression) -> Call:
-    """The first row by its fields, each behind whether it is there: a null is the least."""
-    [value] = each_of(function.children())
-    pairs = [part for each in _fields(catalyst, value) for part in (catalyst.expressions.IsNotNull(each), each)]
+    """The first row by its fields, each after whether it is there: a null is the least."""
+    [value] = function.children
+    pairs = [part for each in _fields(catalyst, value) for part in (catalyst.is_not_null(each), each)]
 
-    def least(results: Sequence[Expression]) -> Expression:
+    def least(results: Sequence[Java]) -> Java:
         values = _struct_of(catalyst, results[0], range(1, len(pairs), 2))
-        return catalyst.only_if(catalyst.expressions.IsNotNull(results[0]), values)
+        return catalyst.when(catalyst.is_not_null(results[0]), values)
 
-    return Call([_there(catalyst, value), *pairs], lambda names: [agg.first(names[1:], by=names[0])], least)
+    return Call([_there(catalyst, value.java), *pairs], lambda names: [agg.first(names[1:], by=names[0])], least)
 
 
 def _list_of_structs(catalyst: Catalyst, function: Expression) -> Call:
     """All structs, in the order of their fields."""
-    [value, *_] = each_of(function.children())
+    [value, *_] = function.children
     return Call(
-        [_there(catalyst, value), *_fields(catalyst, value)],
+        [_there(catalyst, value.java), *_fields(catalyst, value)],
         lambda names: [agg.collect(names[1:], _NO_LIMIT, by=names[0])],
-        lambda results: catalyst.expressions.KnownNotContainsNull(results[0]),
+        lambda results: catalyst.without_nulls(results[0]),
     )
 
 
 def _struct_by(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Expression], Call]:
     """The struct of the row that comes first or last by another value."""
 
-    def made(catalyst: Catalyst, function: Expression) -> Call:
-        value, by, *_ = each_of(function.children())
-        known, fields = catalyst.expressions.IsNotNull(value), _fields(catalyst, value)
+    def call_by(catalyst: Catalyst, function: Expression) -> Call:
+        value, by, *_ = function.children
+        known, fields = catalyst.is_not_null(value.java), _fields(catalyst, value)
 
-        def of(results: Sequence[Expression]) -> Expression:
+        def of(results: Sequence[Java]) -> Java:
             values = _struct_of(catalyst, results[0], range(1, len(fields) + 1))
-            return catalyst.only_if(catalyst.field(results[0], 0), values)
+            return catalyst.when(catalyst.field(results[0], 0), values)
 
-        return Call([by, known, *fields], lambda names: [make(names[1:], by=names[0])], of)
+        return Call([by.java, known, *fields], lambda names: [make(names[1:], by=names[0])], of)
 
-    return made
+    return call_by
 
 
-def _text(catalyst: Catalyst, call: Expression) -> Call:
+def _text(catalyst: Catalyst, call: AggregateCall) -> Call:
     """The values as one text, between them the delimiter."""
-    function, expressions = call.aggregateFunction(), catalyst.expressions
-    child, delimiter, order = function.child(), function.delimiter(), list(each_of(function.orderExpressions()))
-    if str(child.dataType().typeName()) != "string":
-        raise _refused(call, "it joins text alone: use collect_list, or cast the column")
-    by_itself = not order or (len(order) == 1 and order[0].child().semanticEquals(child))
+    child, delimiter, *rest = call.function.children
+    if child.type.name != "string":
+        raise _refused(catalyst, call, "it joins text alone: use collect_list, or cast the column")
+    order = [each for each in rest if isinstance(each, SortTerm)]
+    by_itself = not order or (len(order) == 1 and catalyst.are_equal(order[0].by.java, child.java))
     descends = bool(order) and _all_descend(catalyst, call, order)
-    made = _list(catalyst, call) if by_itself else _texts_in_order(catalyst, child, [each.child() for each in order])
+    made = _list(catalyst, call) if by_itself else _texts_in_order(catalyst, child, [each.by for each in order])
 
-    def value(results: Sequence[Expression]) -> Expression:
+    def value(results: Sequence[Java]) -> Java:
         texts = made.value(results)
-        between = catalyst.cast(delimiter, child.dataType())
-        if delimiter.nullable():
-            between = expressions.Coalesce(catalyst.seq([between, catalyst.cast(catalyst.text(""), child.dataType())]))
-        some = expressions.GreaterThan(expressions.Size(results[0], False), catalyst.constant(0))
-        return catalyst.only_if(some, catalyst.joined_text(expressions.Reverse(texts) if descends else texts, between))
+        between = catalyst.cast(delimiter.java, child.type)
+        if delimiter.nullable:
+            between = catalyst.first_known(between, catalyst.cast(catalyst.text(""), child.type))
+        some = catalyst.greater(catalyst.size(results[0]), catalyst.constant(0))
+        return catalyst.when(some, catalyst.joined_text(catalyst.reversed(texts) if descends else texts, between))
 
-    return replace(made, arguments=[child] if by_itself else made.arguments, value=value)
+    return replace(made, arguments=[child.java] if by_itself else made.arguments, value=value)
 
 
-def _all_descend(catalyst: Catalyst, call: Expression, order: Sequence[Expression]) -> bool:
+def _all_descend(catalyst: Catalyst, call: AggregateCall, order: Sequence[SortTerm]) -> bool:
     """Whether the list is in the opposite order of its values. Null is the least of them."""
-    descends = {catalyst.kind(each.direction()) == "Descending" for each in order}
-    ends = {catalyst.kind(each.nullOrdering()) == "NullsLast" for each in order if each.child().nullable()}
+    descends = {not each.ascends for each in order}
+    ends = {not each.nulls_first for each in order if each.by.nullable}
     if len(descends) > 1 or not ends <= descends:
-        raise _refused(call, "it orders by columns that all ascend with NULLS FIRST, or all descend with NULLS LAST")
+        instead = "it orders by columns that all ascend with NULLS FIRST, or all descend with NULLS LAST"
+        raise _refused(catalyst, call, instead)
     return descends.pop()
 
 
 def _texts_in_order(catalyst: Catalyst, child: Expression, order: Sequence[Expression]) -> Call:
     """The texts in the order of other columns, as those come first in a list of structs.
 
-    Each is behind whether it is there, so that a null is the least.
+    Each is after whether it is there, so that a null is the least.
     """
-    columns: list[Expression] = []
-    there = [[catalyst.expressions.IsNotNull(each), each] if each.nullable() else [each] for each in order]
-    for each in (*chain.from_iterable(there), child):
-        if not any(each.semanticEquals(column) for column in columns):
+    columns: list[Java] = []
+    there = [[catalyst.is_not_null(each.java), each.java] if each.nullable else [each.java] for each in order]
+    for each in (*chain.from_iterable(there), child.java):
+        if not any(catalyst.are_equal(each, column) for column in columns):
             columns.append(each)
-    [place] = [place for place, column in enumerate(columns) if column.semanticEquals(child)]
+    [place] = [place for place, column in enumerate(columns) if catalyst.are_equal(column, child.java)]
 
-    def texts(results: Sequence[Expression]) -> Expression:
+    def texts(results: Sequence[Java]) -> Java:
         return catalyst.field_of_each(results[0], place)
 
-    arguments = [_there(catalyst, child), *columns]
+    arguments = [_there(catalyst, child.java), *columns]
     return Call(arguments, lambda names: [agg.collect(names[1:], _NO_LIMIT, by=names[0])], texts)
 
 
-def _by(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Expression], Call]:
+def _by(make: Callable[..., Aggregation]) -> Callable[[Catalyst, AggregateCall], Call]:
     """The value of the row that comes first or last by another; it may be null, the other not."""
 
-    def made(catalyst: Catalyst, call: Expression) -> Call:
-        arguments = list(each_of(call.aggregateFunction().children()))
+    def call_by(catalyst: Catalyst, call: AggregateCall) -> Call:
+        arguments = [each.java for each in call.function.children]
         if len(arguments) > 2:
-            raise _refused(call, "it gives one value: for several use row_number() OVER ... <= n")
+            raise _refused(catalyst, call, "it gives one value: for several use row_number() OVER ... <= n")
         return Call(
             arguments,
             lambda names: [make([names[0]], by=names[1])],
             lambda results: catalyst.field(results[0], 0),
         )
 
-    return made
+    return call_by
 
 
-def _percentiles(make: Callable[[str, float], Aggregation]) -> Callable[[Catalyst, Expression], Call]:
+def _percentiles(make: Callable[[str, float], Aggregation]) -> Callable[[Catalyst, AggregateCall], Call]:
     """One percentile, or an array of several."""
 
-    def made(catalyst: Catalyst, call: Expression) -> Call:
-        function = call.aggregateFunction()
-        argument, asked = function.child(), function.percentageExpression()
-        if catalyst.kind(function) == "Percentile":
-            often = function.frequencyExpression()
-            if not often.foldable() or often.eval(None) != 1:
-                raise _refused(call, "it has no frequencies: have as many rows, by explode(sequence(1, n))")
-        descends = catalyst.kind(function) in ("Percentile", "PercentileDisc") and bool(function.reverse())
-        if descends and catalyst.kind(function) == "PercentileDisc":
-            raise _refused(call, "it ascends alone: leave DESC out")
-        found = asked.eval(None)
-        several = [found] if isinstance(found, float) else [float(each) for each in found.toDoubleArray()]
-        shares = [1 - each if descends else each for each in several]
+    def call_of_shares(catalyst: Catalyst, call: AggregateCall) -> Call:
+        function, (argument, asked, *more) = call.function, call.function.children
+        if function.kind == "Percentile" and more[0].constant != 1:
+            raise _refused(catalyst, call, "it has no frequencies: have as many rows, by explode(sequence(1, n))")
+        descends = bool(function.fields.get("reverse"))
+        if descends and function.kind == "PercentileDisc":
+            raise _refused(catalyst, call, "it ascends alone: leave DESC out")
+        found = catalyst.constant_of(asked)
+        several = found if isinstance(found, tuple) else (found,)
+        shares = [1 - float(each) if descends else float(each) for each in several]
 
-        def value(results: Sequence[Expression]) -> Expression:
-            if isinstance(found, float):
+        def value(results: Sequence[Java]) -> Java:
+            if not isinstance(found, tuple):
                 return results[0]
             # Without values there is no array.
-            some = catalyst.expressions.IsNotNull(results[0])
-            return catalyst.only_if(some, catalyst.expressions.KnownNotContainsNull(catalyst.array(results)))
+            array = catalyst.without_nulls(catalyst.array(results))
+            return catalyst.when(catalyst.is_not_null(results[0]), array)
 
-        return Call([argument], lambda names: [make(names[0], share) for share in shares], value)
+        return Call([argument.java], lambda names: [make(names[0], share) for share in shares], value)
 
-    return made
+    return call_of_shares
 
 
-def _mode(catalyst: Catalyst, call: Expression) -> Call:
+def _mode(catalyst: Catalyst, call: AggregateCall) -> Call:
     # Spark's reverse order is that of the least of several.
-    if catalyst.optional(call.aggregateFunction().reverseOpt()) is False:
-        raise _refused(call, "of several values it gives the least: leave DESC out")
-    [argument, *_] = each_of(call.aggregateFunction().children())
+    if call.function.fields["reverseOpt"] is False:
+        raise _refused(catalyst, call, "of several values it gives the least: leave DESC out")
+    argument = call.function.children[0].java
     return Call([argument], lambda names: [agg.mode(names[0])])
 
 
-def _pivot(catalyst: Catalyst, call: Expression) -> Call:
+def _pivot(catalyst: Catalyst, call: AggregateCall) -> Call:
     """An array with the one value of each pivot."""
-    function, expressions = call.aggregateFunction(), catalyst.expressions
-    pivot, values = function.pivotColumn(), function.pivotColumnValues()
-    pivots = catalyst.array_of(values, pivot.dataType())
-    arguments = []
-    for place in range(values.size()):
-        here = expressions.EqualNullSafe(pivot, expressions.GetArrayItem(pivots, catalyst.constant(place), False))
-        arguments.append(catalyst.only_if(here, function.valueColumn()))
+    pivot, column = (each.java for each in call.function.children)
+    arguments = [catalyst.when(catalyst.identical(pivot, each), column) for each in catalyst.pivots_of(call.function)]
     return Call(arguments, lambda names: [agg.max(each) for each in names], catalyst.array)
 
 
-def _times_count(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Expression], Call]:
+def _times_count(make: Callable[..., Aggregation]) -> Callable[[Catalyst, AggregateCall], Call]:
     """A mean times the number of its rows, which is a sum."""
 
-    def made(catalyst: Catalyst, call: Expression) -> Call:
-        arguments = list(each_of(call.aggregateFunction().children()))
-        known = catalyst.all_of([catalyst.expressions.IsNotNull(each) for each in arguments])
-        *_, double = [each.dataType() for each in arguments]
+    def call_of_sum(catalyst: Catalyst, call: AggregateCall) -> Call:
+        arguments = [each.java for each in call.function.children]
+        known = catalyst.all_of(list(map(catalyst.is_not_null, arguments)))
+        double = arguments[-1]
         return Call(
-            [*arguments, catalyst.only_if(known, catalyst.constant(1))],
+            [*arguments, catalyst.when(known, catalyst.constant(1))],
             lambda names: [make(*names[:-1]), agg.count(names[-1])],
-            lambda results: catalyst.expressions.Multiply(results[0], catalyst.cast(results[1], double)),
+            lambda results: catalyst.times(results[0], catalyst.cast_like(results[1], double)),
         )
 
-    return made
+    return call_of_sum
 
 
-_OTHERS: Mapping[str, Callable[[Catalyst, Expression], Call]] = {
+_OTHERS: Mapping[str, Callable[[Catalyst, AggregateCall], Call]] = {
     "ApproximatePercentile": _percentiles(agg.percentile_disc),
     "CollectList": _list,
     "CollectSet": _list,

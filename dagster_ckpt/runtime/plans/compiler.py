@@ -19,7 +19,6 @@ from dagster_ckpt.operators.shared.ranked.order_by import quote
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns
 from dagster_ckpt.runtime.catalyst.moments import moment_in
 from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
-from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
 from dagster_ckpt.runtime.catalyst.reader import read
 from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns, query_errors, refused
 from dagster_ckpt.runtime.catalyst.values import (
@@ -40,7 +39,7 @@ from dagster_ckpt.runtime.catalyst.work_text import column_name, in_all
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
 from dagster_ckpt.runtime.plans.groups import aggregated
 from dagster_ckpt.runtime.plans.joins import join_parts
-from dagster_ckpt.runtime.plans.keys import Key, RowColumns
+from dagster_ckpt.runtime.plans.keys import Key, RowColumns, plain_key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
 from dagster_ckpt.runtime.plans.parts import Part, Work, types_of
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stream_of_number
@@ -96,7 +95,7 @@ def _compiled(session: SparkSession, plan_by: Callable[[Catalyst], Java]) -> Str
 
 
 def _stream_of_plan(catalyst: Catalyst, plan: Java) -> Stream:
-    names = [name for name, _ in columns_of(plan.output())]
+    names = [name for name, _ in catalyst.column_names(plan)]
     if not names:
         raise InvalidPipelineError("the query has no column, so its table could not have its rows: select one")
     with located(catalyst, plan):
@@ -162,12 +161,12 @@ class PlanCompiler:
                 return self.part(self.catalyst.read(limit_as_top(self.catalyst, node)))
             case Node(kind=kind) if kind in _UNCHANGED:
                 return self.part(node.child)
-        raise refused(node.kind, str(node.java.nodeName()))
+        raise refused(node.kind, self.catalyst.name_of(node))
 
     def _leaf(self, node: Node) -> Part:
         """Rows that Spark reads, or those of a stream that the node stands for."""
         output = self.catalyst.output_of(node)
-        number = self.catalyst.number_of(node.java) if node.kind == "LogicalRDD" else None
+        number = self.catalyst.number_of(node)
         stream = None if number is None else stream_of_number(self.catalyst.session, number)
         if stream is None:
             return Part(self.catalyst, output, plan=node.java)
@@ -183,10 +182,10 @@ class PlanCompiler:
         if not catalyst.is_constant(plan):
             raise InvalidPipelineError(
                 "rows of a table that does not stream would be added once more in each epoch: read the table as a "
-                f"stream. found={plan.java.nodeName()}, columns={', '.join(name for name, _ in plan.output)}"
+                f"stream. found={catalyst.name_of(plan)}, columns={', '.join(name for name, _ in plan.output)}"
             )
         output = catalyst.output_of(plan)
-        inline, own = catalyst.expressions.Inline(catalyst.constants_of(plan)), catalyst.projection(output)
+        inline, own = catalyst.inline(catalyst.constants_of(plan)), catalyst.projection(output)
         return self._one_row.then(lambda below, beside: own(catalyst.generated(inline, output, below), beside), output)
 
     @cached_property
@@ -195,19 +194,18 @@ class PlanCompiler:
         catalyst = self.catalyst
         leaf = next(each for each in self._plan.nodes() if each.streams and not each.children)
         nothing = self.part(catalyst.read(catalyst.filtered(catalyst.constant(False), leaf.java)))
-        column = catalyst.null_of(catalyst.type_of("boolean"))
-        made = global_aggregate(nothing.columns([column], ["v0"]), {"a0": agg.count("v0")})
+        made = global_aggregate(nothing.columns([catalyst.no_boolean()], ["v0"]), {"a0": agg.count("v0")})
         [type_] = types_of(made, 1)
         return Part(catalyst, (), stream=made, attributes=(catalyst.attribute("a0", type_),))
 
     def once(self, node: Java, make: Callable[[], Part]) -> Part:
         """The part that `make` makes of a node, or that of an equal node, if there was one."""
-        same = next((part for other, part in self._steps if node.sameResult(other)), None)
+        same = next((part for other, part in self._steps if self.catalyst.give_same_rows(node, other)), None)
         if same is None:
             part = make()
             self._steps.append((node, part))
             return part
-        own = tuple(each_of(node.output()))
+        own = self.catalyst.columns(node)
         return same.project(self.catalyst.standing_for(same.output, own), own)
 
     def _above(self, node: Node, below: Node, work: Work) -> Part:
@@ -224,7 +222,7 @@ class PlanCompiler:
         projections = [[each.java for each in columns] for columns in node.projections]
 
         def work(plan: Java, beside: Columns) -> Java:
-            along = list(each_of(beside))
+            along = catalyst.each_of(beside)
             return catalyst.expanded([[*each, *along] for each in projections], [*output, *along], plan)
 
         return self._above(node, node.child, work)
@@ -233,17 +231,18 @@ class PlanCompiler:
         """All rows of several nodes."""
         catalyst, output = self.catalyst, self.catalyst.output_of(node)
         parts = [self.part_that_streams(child) for child in node.children]
-        if all(part.plan is not None for part in parts):
-            return Part(catalyst, output, plan=catalyst.on(node.java, *[part.plan for part in parts]))
+        plans = [part.plan for part in parts if part.plan is not None]
+        if len(plans) == len(parts):
+            return Part(catalyst, output, plan=catalyst.on(node.java, *plans))
         # Rows of which the query reads no column have one by which they are rows.
-        stand = list(output) or [catalyst.alias(catalyst.constant(1), "any").toAttribute()]
+        stand = list(output) or [catalyst.new_column("any", catalyst.constant(1))]
         read = [part.named(_as_types(catalyst, part.output, output)) for part in parts]
         names = [column_name(in_all(texts)) for texts in zip(*(each.names for each in read), strict=True)]
         places = {name: names.index(name) for name in sorted(names)}
         whole, *others = (
             each.stream_of({name: each.columns[each.names[place]] for name, place in places.items()}) for each in read
         )
-        with naming_columns(names, stand):
+        with naming_columns(catalyst, names, stand):
             for other in others:
                 whole = whole.union(other)
         attributes = {name: stand[place] for name, place in places.items()}
@@ -255,12 +254,12 @@ class PlanCompiler:
     def _deduplicate(self, node: Deduplication) -> Part:
         """One row of each key. Which one SQL leaves open: the least by its columns."""
         catalyst, output, wanted = self.catalyst, self.catalyst.output_of(node), {each.number for each in node.keys}
-        collated = [each for each in output if catalyst.is_collated(each.dataType())]
-        of_texts = set(map(column_number, collated))
+        collated = [each for each in catalyst.read_expressions(*output) if each.type.collated]
+        of_texts = {each.number for each in collated}
         if collated and wanted.issuperset(output.numbers):
             return self.part(catalyst.read(catalyst.deduplicated(node.child.java)))
-        keys = [part for each in collated if column_number(each) in wanted for part in Key(catalyst, each).columns()]
-        plain = [part for each in collated for part in Key(catalyst, catalyst.without_collation(each)).columns()]
+        keys = [part for each in collated if each.number in wanted for part in Key(catalyst, each).columns()]
+        plain = [part for each in collated for part in plain_key(catalyst, each).columns()]
         read = self.part(node.child).named([*keys, *plain, *output])
         leading = dict(zip(read.names, [*keys, *plain], strict=False))
         columns = RowColumns.of(catalyst, leading, output, read.names[len(keys) + len(plain) :])
@@ -268,7 +267,7 @@ class PlanCompiler:
         key_names = sorted({*read.names[: len(keys)], *(name for number, name in own.items() if number in wanted)})
         by = [name for name in (*leading, *sorted(set(own.values()))) if name not in key_names]
         rows = read.stream_of(columns.expressions)
-        with naming_columns(columns.expressions, columns.expressions.values()):
+        with naming_columns(catalyst, columns.expressions, columns.expressions.values()):
             made = rows.key_by(*key_names).top(1, by=[f"{quote(name)} asc" for name in by]) if by else rows.distinct()
         shown = columns.shown(catalyst, output)
         part = Part(catalyst, (), stream=made, attributes=tuple(columns.attributes.values()))
@@ -277,6 +276,6 @@ class PlanCompiler:
 
 def _as_types(catalyst: Catalyst, columns: Sequence[Java], wanted: Sequence[Java]) -> list[Java]:
     """Columns with the types of others, text by its bytes; a constant if there are none."""
-    typed = (catalyst.cast(one, each.dataType()) for one, each in zip(columns, wanted, strict=True))
+    typed = (catalyst.cast_like(*pair) for pair in zip(columns, wanted, strict=True))
     cast = list(map(catalyst.without_collation, typed))
     return cast or [catalyst.constant(1)]

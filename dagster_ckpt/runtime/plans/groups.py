@@ -7,13 +7,12 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of
 from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
-from dagster_ckpt.runtime.catalyst.values import Aggregate, Java, Node, Projection
+from dagster_ckpt.runtime.catalyst.values import Aggregate, AggregateCall, Expression, Java, Node, Projection
 from dagster_ckpt.runtime.catalyst.work_text import column_name, in_canonical_order
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate, rows_of
 from dagster_ckpt.runtime.plans.aggregates import Call, call_of
-from dagster_ckpt.runtime.plans.keys import Dependency, Key, is_never_null
+from dagster_ckpt.runtime.plans.keys import Dependency, Key, is_never_null, plain_key
 from dagster_ckpt.runtime.plans.parts import NodeCompiler, Part, types_of
 from dagster_ckpt.runtime.plans.sessions import SessionKey, aggregated_sessions
 
@@ -21,20 +20,22 @@ from dagster_ckpt.runtime.plans.sessions import SessionKey, aggregated_sessions
 def aggregated(compiler: NodeCompiler, node: Aggregate) -> Part:
     """Aggregates of groups, and what is computed of them."""
     catalyst = compiler.catalyst
-    grouping, calls, results = catalyst.aggregate_of(node.java)
-    grouping = in_canonical_order(catalyst, grouping, node.child.output)
-    calls = in_canonical_order(catalyst, calls, node.child.output)
-    groups = catalyst.groups(grouping, calls, node.child.java)
+    of_keys, of_calls, results = catalyst.aggregate_of(node.java)
+    grouping, calls = (in_canonical_order(catalyst, each, node.child.output) for each in (of_keys, of_calls))
+    keys = [each.java for each in grouping]
+    groups = catalyst.groups(keys, [each.java for each in calls], node.child.java)
     part = compiler.once(groups, lambda: _groups(compiler, groups, grouping, calls, node.child))
-    wanted = [*grouping, *(call.resultAttribute() for call in calls)]
+    wanted = [*keys, *map(catalyst.result_of, calls)]
     part = part.project(catalyst.standing_for(part.output, wanted), wanted)
-    return part.project(results, catalyst.output_of(node))
+    return part.project([each.java for each in results], catalyst.output_of(node))
 
 
-def _groups(compiler: NodeCompiler, groups: Java, grouping: Sequence[Java], calls: Sequence[Java], below: Node) -> Part:
+def _groups(
+    compiler: NodeCompiler, groups: Java, grouping: Sequence[Expression], calls: Sequence[Expression], below: Node
+) -> Part:
     """A row for each group: its key, then the results of the calls; the distinct keys if there are none."""
-    catalyst, output = compiler.catalyst, tuple(each_of(groups.output()))
-    keys, called = _Keys(catalyst, grouping, below), [_called(catalyst, call) for call in calls]
+    catalyst, output = compiler.catalyst, compiler.catalyst.columns(groups)
+    keys, called = _Keys(catalyst, grouping, below), [_call_of(catalyst, call) for call in calls]
     arguments = [each for call in called for each in call.arguments]
     read = compiler.part(below).named([*keys.columns, *arguments, *keys.shown()])
     names = iter(read.names)
@@ -47,13 +48,15 @@ def _groups(compiler: NodeCompiler, groups: Java, grouping: Sequence[Java], call
     aggregations = {name: every[name] for name in sorted(every)}
     if not by_key and not aggregations:
         aggregations = {"count()": agg.count()}  # there is one group, even of no rows
-    wanted = [(name, call) for call, its in zip(calls, of_calls, strict=True) for name in map(_name_of, its)]
+    wanted = [(name, call.java) for call, its in zip(calls, of_calls, strict=True) for name in map(_name_of, its)]
     with naming_columns(
-        [*read.columns, *(name for name, _ in wanted)], [*read.columns.values(), *(call for _, call in wanted)]
+        catalyst,
+        [*read.columns, *(name for name, _ in wanted)],
+        [*read.columns.values(), *(call for _, call in wanted)],
     ):
         made = _step(read.stream(), by_key, aggregations, of_sessions=keys.of_sessions)
         types = types_of(made, len(aggregations))
-    stand = {name: catalyst.alias(read.columns[name], name).toAttribute() for name in by_key}
+    stand = {name: catalyst.new_column(name, read.columns[name]) for name in by_key}
     results = {name: catalyst.attribute("a", type_) for name, type_ in zip(aggregations, types, strict=True)}
     of_row = {
         name: catalyst.field(results[_name_of(each)], at)
@@ -64,15 +67,16 @@ def _groups(compiler: NodeCompiler, groups: Java, grouping: Sequence[Java], call
         *keys.values([stand[name] for name in key_names], [of_row[name] for name in shown]),
         *(call.value([results[_name_of(each)] for each in its]) for call, its in zip(called, of_calls, strict=True)),
     ]
-    cast = [catalyst.cast(one, each.dataType()) for one, each in zip(values, output, strict=True)]
+    cast = [catalyst.cast_like(*pair) for pair in zip(values, output, strict=True)]
     emitted = dict(zip(by_key, (each for each in rows_of(made).frame.columns if each != CHANGE_TYPE), strict=False))
     depends = tuple(keys.dependencies([emitted[name] for name in key_names]))
     part = Part(catalyst, (), stream=made, attributes=(*stand.values(), *results.values()), dependencies=depends)
     return part.project(catalyst.standing_for(cast, output), output)
 
 
-def _called(catalyst: Catalyst, call: Java) -> Call:
-    with located(catalyst, call.aggregateFunction()):
+def _call_of(catalyst: Catalyst, call: Expression) -> Call:
+    assert isinstance(call, AggregateCall), "an aggregate has calls alone"
+    with located(catalyst, call.function):
         return call_of(catalyst, call)
 
 
@@ -100,7 +104,7 @@ def _step(rows: Stream, keys: Sequence[str], aggregations: Mapping[str, Aggregat
 class _Keys:
     """The keys of groups as columns of a step, those of a session last."""
 
-    def __init__(self, catalyst: Catalyst, grouping: Sequence[Java], below: Node) -> None:
+    def __init__(self, catalyst: Catalyst, grouping: Sequence[Expression], below: Node) -> None:
         self._catalyst, self._below = catalyst, below
         self._grouping, self._ordered = grouping, sorted(grouping, key=SessionKey.is_one)
         self.of_sessions = bool(self._ordered) and SessionKey.is_one(self._ordered[-1])
@@ -118,14 +122,14 @@ class _Keys:
         for key, own in zip(self._keys, of_keys, strict=True):
             yield from key.dependencies(own)
         plain = {
-            column_number(key.expression): own[0]
+            key.expression.number: own[0]
             for key, own in zip(self._keys, of_keys, strict=True)
             if len(own) == 1 and not key.is_collated  # of texts that are one key other values may be made
         }
         below = self._below.columns if isinstance(self._below, Projection) else ()
         defined = {each.number: each.value for each in below if each.kind == "Alias"}
         for key, own in zip(self._keys, of_keys, strict=True):
-            made_of = defined.get(column_number(key.expression))
+            made_of = defined.get(key.expression.number)
             if made_of is None or not made_of.deterministic:
                 continue
             columns = (part.number for part in made_of.parts() if part.kind == "AttributeReference")
@@ -161,4 +165,4 @@ class _Keys:
         return [made[self._ordered.index(each)] for each in self._grouping]
 
     def _plain(self, key: Key | SessionKey) -> Key:
-        return Key(self._catalyst, self._catalyst.without_collation(key.expression))
+        return plain_key(self._catalyst, key.expression)

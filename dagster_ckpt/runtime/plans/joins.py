@@ -7,7 +7,7 @@ from dagster_ckpt.operators.joins.regular.regular_join import EVERY_ROW
 from dagster_ckpt.runtime.catalyst.catalyst import Columns
 from dagster_ckpt.runtime.catalyst.values import Java, Join, Node
 from dagster_ckpt.runtime.catalyst.work_text import name_of_pair
-from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, is_column, meets_all
+from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, meets_all
 from dagster_ckpt.runtime.plans.matches import beside_matches, not_in, with_flag
 from dagster_ckpt.runtime.plans.partitions import without_limit
 from dagster_ckpt.runtime.plans.parts import NodeCompiler, Part
@@ -38,7 +38,7 @@ def join_parts(compiler: NodeCompiler, node: Join) -> Part:
     other = _as_other_nodes(compiler, node)
     if other is not None:
         return compiler.part(catalyst.read(other))
-    left_keys, right_keys, rest = catalyst.equi_join_of(node.java)
+    left_keys, right_keys, rest = catalyst.equi_join_of(node)
     keys = equal_columns(catalyst, left_keys, right_keys)
     pairs_all = node.how in _GIVING_PAIRS and meets_all(catalyst, node)
     if not left_keys:
@@ -52,15 +52,15 @@ def join_parts(compiler: NodeCompiler, node: Join) -> Part:
 def _as_other_nodes(compiler: NodeCompiler, node: Join) -> Java | None:
     """What a join is made of that is more than pairs of equal keys; None: it is no more than that."""
     catalyst = compiler.catalyst
-    compared = catalyst.null_aware_of(node.java)
+    compared = catalyst.null_aware_of(node)
     if compared is not None:
         return not_in(catalyst, node, *compared)
     if node.how == "ExistenceJoin":
         return with_flag(catalyst, node)
-    left_keys, right_keys, rest = catalyst.equi_join_of(node.java)
+    left_keys, right_keys, rest = catalyst.equi_join_of(node)
     if node.how == "LeftSingle":
         if rest is not None or not left_keys:
-            condition = "" if node.condition is None else node.condition.java.sql()
+            condition = "" if node.condition is None else catalyst.sql_of(node.condition.java)
             raise InvalidPipelineError(
                 "this subquery may give several rows where one value is wanted: take one of them, by max(...) or by "
                 f"ORDER BY ... LIMIT 1, or join it. found={condition}"
@@ -90,7 +90,10 @@ def _by_keys(
     for place, names in enumerate(zip(*(side.names[: len(keys[0])] for side in read), strict=True)):
         pairs.setdefault(name_of_pair(*names), place)
     # Both keys of an inner join have one value, and columns by one name are one in its output.
-    one = [how == "inner" and all(is_column(catalyst, each) for each in pair) for pair in zip(*keys, strict=True)]
+    one = [
+        how == "inner" and all(catalyst.column_number(each) is not None for each in pair)
+        for pair in zip(*keys, strict=True)
+    ]
     sides = []
     for own, output, side, letter in zip(keys, outputs, read, "lr", strict=True):
         leading = (
@@ -129,7 +132,7 @@ def _with_table(compiler: NodeCompiler, node: Join, left: Node, right: Node) -> 
         raise InvalidPipelineError(
             "a table that does not stream may be another one when a row goes than it was when the row came: join it "
             "with rows that only come, below aggregates and the like, or read it as a stream. "
-            f"found={node.java.nodeName()}, table={', '.join(name for name, _ in table.output)}"
+            f"found={catalyst.name_of(node)}, table={', '.join(name for name, _ in table.output)}"
         )
     output, join, other = catalyst.output_of(node), node.java, table.java
     own = catalyst.projection(output)

@@ -9,8 +9,7 @@ from operator import itemgetter
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, NodeColumns
-from dagster_ckpt.runtime.catalyst.query_plan import column_number
-from dagster_ckpt.runtime.catalyst.values import Java, Join, Node
+from dagster_ckpt.runtime.catalyst.values import Expression, Java, Join, Node, SparkType
 from dagster_ckpt.runtime.plans.functions.exact_texts import has_exact_text, text_of, value_of
 
 FLOATS = ("float", "double")
@@ -75,21 +74,17 @@ class RowColumns:
         A column of the node that leads as it is has the same bytes there, so it does not follow once more. One that is
         computed for a key, such as the text of a floating-point number, does not stand for its column.
         """
-        of_output = dict(zip(output.numbers, names, strict=True))
+        of_output: dict[int | None, str] = dict(zip(output.numbers, names, strict=True))
         leads = dict[str, str]()
         for name, each in leading.items():
-            if is_column(catalyst, each) and (own := of_output.get(column_number(each))) is not None:
+            if (own := of_output.get(catalyst.column_number(each))) is not None:
                 leads.setdefault(own, name)
         expressions, attributes, stand = dict(leading), dict[str, Java](), dict[int, str]()
         for own, number, each in sorted(zip(names, output.numbers, output, strict=True), key=itemgetter(0)):
             stand[number] = name = leads.get(own, own)
             expressions.setdefault(name, each)
             attributes.setdefault(name, each)
-        made = {
-            name: catalyst.alias(each, name).toAttribute()
-            for name, each in expressions.items()
-            if name not in attributes
-        }
+        made = {name: catalyst.new_column(name, each) for name, each in expressions.items() if name not in attributes}
         return cls(expressions, {name: (attributes | made)[name] for name in expressions}, stand)
 
     def beside(self, other: "RowColumns") -> "RowColumns":
@@ -102,8 +97,8 @@ class RowColumns:
 
     def with_column(self, catalyst: Catalyst, name: str, value: Java) -> "RowColumns":
         """The columns, and one that is none of the node's."""
-        attribute = catalyst.alias(value, name).toAttribute()
-        return RowColumns(self.expressions | {name: value}, self.attributes | {name: attribute}, self.stand)
+        attributes = self.attributes | {name: catalyst.new_column(name, value)}
+        return RowColumns(self.expressions | {name: value}, attributes, self.stand)
 
     def shown(self, catalyst: Catalyst, output: NodeColumns) -> list[Java]:
         """The columns of the node, of the attributes."""
@@ -116,33 +111,22 @@ def meets_all(catalyst: Catalyst, join: Join) -> bool:
 
     Not where a side is one row at most, or constants.
     """
-    left_keys, _, _ = catalyst.equi_join_of(join.java)
+    left_keys, _, _ = catalyst.equi_join_of(join)
     return not left_keys and not any(not each.streams or catalyst.has_at_most(1, each.java) for each in join.children)
 
 
-def is_column(catalyst: Catalyst, expression: Java) -> bool:
-    """Whether the expression is a column as it is."""
-    return catalyst.kind(expression) == "AttributeReference"
-
-
-def is_time_window(attribute: Java) -> bool:
-    """Whether a column is what Spark has made of `window(...)`."""
-    return "spark.timeWindow" in str(attribute.metadata().json())
-
-
-def is_never_null(attribute: Java, rows: Node) -> bool:
+def is_never_null(key: Expression, rows: Node) -> bool:
     """Whether a column of these rows has no nulls: as Spark knows, or because no row is in a window that is null.
 
     An outer join above the window makes nulls.
     """
-    if not attribute.nullable():
+    if not key.nullable:
         return True
-    if not is_time_window(attribute):
+    if key.window != "time":
         return False
-    number = column_number(attribute)
     while len(rows.children) == 1:
         rows = rows.child
-        if number not in {each for _, each in rows.output}:
+        if key.number not in {each for _, each in rows.output}:
             return True
     return False
 
@@ -155,7 +139,7 @@ class Key:
     """
 
     catalyst: Catalyst
-    expression: Java
+    expression: Expression
     never_null: bool = False
 
     def columns(self) -> list[Java]:
@@ -163,68 +147,75 @@ class Key:
 
         There is one zero and one NaN, as in GROUP BY. Text with a collation is compared by it, so the step has its key.
         """
-        return list(self._columns(self.expression))
+        return list(self._columns(self.expression.java, self.expression.type))
 
     @property
     def is_collated(self) -> bool:
         """Whether texts that differ may be one key, so that `value` cannot make them again."""
-        return self.catalyst.is_collated(self.expression.dataType())
+        return self.expression.type.collated
 
     def value(self, columns: Sequence[Java]) -> Java:
         """The key's value, from the step's columns, if it is not collated."""
-        return self._value(self.expression.dataType(), iter(columns), whole=True)
+        return self._value(self.expression.type, iter(columns), whole=True)
 
     def dependencies(self, names: Sequence[str]) -> list[Dependency]:
         """What follows from what among the step's columns, by their names."""
-        if str(self.expression.dataType().typeName()) != "struct" or not self.never_null:
+        if self.expression.type.name != "struct" or not self.never_null:
             return []
         whole, *fields = ([each] for each in names)
         found = [Dependency(frozenset(), frozenset(whole))]
-        if is_time_window(self.expression):
+        if self.expression.window == "time":
             pairs = [fields, fields[::-1]]  # its size is the same for all
             found += [Dependency(frozenset(one), frozenset(other)) for one, other in pairs]
         return found
 
-    def _columns(self, expression: Java) -> Iterator[Java]:
+    def _columns(self, value: Java, type_: SparkType) -> Iterator[Java]:
         catalyst = self.catalyst
-        if str(expression.dataType().typeName()) != "struct":
-            expression = catalyst.by_collation(expression)
-        type_ = expression.dataType()
-        name = str(type_.typeName())
-        if name == "struct":
-            yield catalyst.expressions.IsNull(expression)
-            for number in range(len(type_.fields())):
-                yield from self._columns(catalyst.field(expression, number))
-        elif name == "array" and has_exact_text(type_):
-            yield text_of(catalyst, expression)
-        elif name in ("array", "map", "variant"):
+        if type_.name == "struct":
+            yield catalyst.is_null(value)
+            for number, (_, field) in enumerate(type_.fields):
+                yield from self._columns(catalyst.field(value, number), field)
+            return
+        if type_.collated:
+            value = catalyst.by_collation(value)
+            [type_] = catalyst.types_of([value])
+        if type_.name == "array" and has_exact_text(type_):
+            yield text_of(catalyst, value)
+        elif type_.name in ("array", "map", "variant"):
             raise InvalidPipelineError(
                 "rows are not brought together by values of this type: group or join by its parts. "
-                f"found={expression.sql()}, type={type_.simpleString()}"
+                f"found={catalyst.sql_of(value)}, type={catalyst.type_text_of(value)}"
             )
-        elif name in FLOATS:
-            yield catalyst.cast(catalyst.one_zero(expression), catalyst.type_of("string"))
-        elif name.startswith("interval "):
-            yield catalyst.cast(expression, catalyst.type_of("string"))
+        elif type_.name in FLOATS:
+            yield catalyst.cast_to_text(catalyst.one_zero(value))
+        elif type_.name.startswith("interval "):
+            yield catalyst.cast_to_text(value)
         else:
-            yield expression
+            yield value
 
-    def _value(self, type_: object, columns: Iterator[Java], *, whole: bool = False) -> Java:
+    def _value(self, type_: SparkType, columns: Iterator[Java], *, whole: bool = False) -> Java:
         catalyst = self.catalyst
-        kind = str(type_.typeName())  # type: ignore[attr-defined]  # in the JVM
-        if kind == "array":
+        if type_.name == "array":
             return value_of(catalyst, next(columns), type_)
-        if kind != "struct":
+        if type_.name != "struct":
             return catalyst.cast(next(columns), type_)
         is_null = next(columns)
-        fields = list(type_.fields())  # type: ignore[attr-defined]
-        made = catalyst.struct([(str(f.name()), self._value(f.dataType(), columns)) for f in fields])
+        fields = [(name, self._value(field, columns)) for name, field in type_.fields]
+        made = catalyst.cast(catalyst.struct(fields), type_)
         if whole and self.never_null:
-            return catalyst.cast(made, type_)
-        return catalyst.expressions.If(is_null, catalyst.null_of(type_), catalyst.cast(made, type_))
+            return made
+        return catalyst.if_else(is_null, catalyst.null_of(type_), made)
 
 
-def equal_columns(catalyst: Catalyst, ours: Sequence[Java], theirs: Sequence[Java]) -> tuple[list[Java], list[Java]]:
+def plain_key(catalyst: Catalyst, column: Expression) -> Key:
+    """A column as a key by the bytes of its texts, whatever their collation is."""
+    [plain] = catalyst.read_expressions(catalyst.without_collation(column.java))
+    return Key(catalyst, plain)
+
+
+def equal_columns(
+    catalyst: Catalyst, ours: Sequence[Expression], theirs: Sequence[Expression]
+) -> tuple[list[Java], list[Java]]:
     """What the two sides of a join have as keys, where null equals nothing: but within a struct it equals null.
 
     Both sides are made together, because a field that may be null on one of them takes two columns on both.
@@ -239,11 +230,10 @@ def equal_columns(catalyst: Catalyst, ours: Sequence[Java], theirs: Sequence[Jav
 
 def _equal_columns(catalyst: Catalyst, one: Key, other: Key) -> Iterator[tuple[Java, Java]]:
     pairs = list(zip(one.columns(), other.columns(), strict=True))
-    if str(one.expression.dataType().typeName()) != "struct":
+    if one.expression.type.name != "struct":
         yield from pairs
         return
     [(missing, other_missing), *fields] = pairs
-    not_ = catalyst.expressions.Not
-    yield catalyst.only_if(not_(missing), missing), catalyst.only_if(not_(other_missing), other_missing)
+    yield catalyst.when(catalyst.is_not(missing), missing), catalyst.when(catalyst.is_not(other_missing), other_missing)
     for ours, theirs in fields:
         yield from catalyst.comparable(ours, theirs)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.query_plan import each_of
 from dagster_ckpt.runtime.catalyst.values import Java, Join
 from dagster_ckpt.runtime.plans.keys import FLOATS
 from dagster_ckpt.runtime.plans.parts import NodeCompiler
@@ -17,30 +16,30 @@ def beside_matches(compiler: NodeCompiler, node: Join) -> Java:
     catalyst, kind = compiler.catalyst, node.how
     left, right = (each.java for each in node.children)
     condition = None if node.condition is None else node.condition.java
-    ours, theirs = list(each_of(left.output())), list(each_of(right.output()))
+    ours, theirs = catalyst.columns(left), catalyst.columns(right)
     left, right = _with_a_column(catalyst, left), _with_a_column(catalyst, right)
     pairs, wanted = catalyst.joined(left, right, "Inner", condition), catalyst.output_of(node)
-    collated = any(catalyst.is_collated(each.dataType()) for each in ours)  # such rows are not equal in all they have
+    collated = any(each.collated for each in catalyst.types_of(ours))  # such rows are not equal in all they have
     if kind == "LeftSemi" and not (collated or any(compiler.part_that_streams(each).changes for each in node.children)):
         # A row that has a match keeps it. So its rows only come, which what follows can do with less.
-        own = list(each_of(left.output()))
+        own = catalyst.columns(left)
         matched, same = catalyst.distinct(own, pairs)
         return catalyst.project(wanted, catalyst.joined(left, matched, kind, catalyst.same(own, same)))
     if kind in ("LeftSemi", "LeftAnti"):
         return catalyst.project(wanted, _by_matches(catalyst, left, pairs, matched=kind == "LeftSemi"))
     branches = [catalyst.project(wanted, pairs)]
     if kind in ("LeftOuter", "FullOuter"):
-        nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in theirs]
+        nulls = [catalyst.null_column(each) for each in theirs]
         branches.append(catalyst.project([*ours, *nulls], _by_matches(catalyst, left, pairs, matched=False)))
     if kind in ("RightOuter", "FullOuter"):
-        nulls = [catalyst.alias(catalyst.null_of(each.dataType()), str(each.name())) for each in ours]
+        nulls = [catalyst.null_column(each) for each in ours]
         branches.append(catalyst.project([*nulls, *theirs], _by_matches(catalyst, right, pairs, matched=False)))
     return catalyst.united(*branches)
 
 
 def _with_a_column(catalyst: Catalyst, side: Java) -> Java:
     """The rows of a side; if the query reads none of its columns, with one by which they are rows."""
-    if not side.output().isEmpty():
+    if catalyst.column_names(side):
         return side
     return catalyst.project([catalyst.alias(catalyst.constant(1), "any")], side)
 
@@ -50,28 +49,29 @@ def _by_matches(catalyst: Catalyst, side: Java, pairs: Java, *, matched: bool) -
 
     For each distinct row this counts how often it is there, and how many pairs have it.
     """
-    expressions, own = catalyst.expressions, list(each_of(side.output()))
+    own = catalyst.columns(side)
     columns, rows, matches, counted = _counted(catalyst, own, side, pairs)
-    zero = catalyst.cast(catalyst.constant(0), rows.dataType())
-    asked = expressions.GreaterThan if matched else expressions.EqualTo
-    kept = catalyst.filtered(catalyst.all_of([expressions.GreaterThan(rows, zero), asked(matches, zero)]), counted)
+    zero = catalyst.cast_like(catalyst.constant(0), rows)
+    wanted = catalyst.greater(matches, zero) if matched else catalyst.equal(matches, zero)
+    kept = catalyst.filtered(catalyst.all_of([catalyst.greater(rows, zero), wanted]), counted)
     yes = catalyst.constant(True)
-    often = expressions.ArrayRepeat(yes, catalyst.cast(rows, catalyst.type_of("int")))
-    repeated = catalyst.generated(expressions.Explode(often), [catalyst.alias(yes, "once").toAttribute()], kept)
+    often = catalyst.repeated(yes, catalyst.cast_to_int(rows))
+    repeated = catalyst.generated(catalyst.explode(often), [catalyst.new_column("once", yes)], kept)
     # A column of a step may be null where that of the query cannot. Two readers of this have to have the same type.
-    values = [catalyst.cast(one, each.dataType()) for one, each in zip(columns, own, strict=True)]
-    known = [one if each.nullable() else expressions.KnownNotNull(one) for one, each in zip(values, own, strict=True)]
+    values = [catalyst.cast_like(*pair) for pair in zip(columns, own, strict=True)]
+    known = [
+        one if catalyst.may_be_null(each) else catalyst.never_null(one) for one, each in zip(values, own, strict=True)
+    ]
     return catalyst.project(catalyst.standing_for(known, own), repeated)
 
 
 def _counted(catalyst: Catalyst, own: Sequence[Java], side: Java, pairs: Java) -> tuple[list[Java], Java, Java, Java]:
     """The columns of distinct rows, how often each is there, how many pairs have it, and the plan with all of that."""
-    yes, text = catalyst.constant(True), catalyst.type_of("string")
-    no = catalyst.null_of(yes.dataType())
+    yes, no = catalyst.constant(True), catalyst.no_boolean()
     # Rows that differ in the sign of a zero, or are equal by a collation, are not one, as they would be in GROUP BY.
     exact = [
-        catalyst.cast(each, text) if str(each.dataType().typeName()) in FLOATS else catalyst.without_collation(each)
-        for each in own
+        catalyst.cast_to_text(each) if type_.name in FLOATS else catalyst.without_collation(each)
+        for each, type_ in zip(own, catalyst.types_of(own), strict=True)
     ]
     columns = [catalyst.alias(each, "c") for each in exact]
     branches = [
@@ -79,37 +79,35 @@ def _counted(catalyst: Catalyst, own: Sequence[Java], side: Java, pairs: Java) -
         for row, match, plan in ((yes, no, side), (no, yes, pairs))
     ]
     every = catalyst.united(*branches)
-    *keys, row, match = each_of(every.output())
+    *keys, row, match = catalyst.columns(every)
     rows, matches = (catalyst.alias(catalyst.count_of(each), "n") for each in (row, match))
     counted = catalyst.aggregate(keys, [*keys, rows, matches], every)
-    return keys, rows.toAttribute(), matches.toAttribute(), counted
+    return keys, catalyst.column_of(rows), catalyst.column_of(matches), counted
 
 
 def with_flag(catalyst: Catalyst, node: Join) -> Java:
     """Each row of the left, and whether it has a match: those that have one, and those that have none."""
     left, right = (each.java for each in node.children)
-    condition, flag = None if node.condition is None else node.condition.java, node.java.joinType().exists()
-    own = list(each_of(left.output()))
+    condition, own = None if node.condition is None else node.condition.java, catalyst.columns(left)
     branches = []
     for how, value in (("LeftSemi", True), ("LeftAnti", False)):
         rows = catalyst.joined(left, right, how, condition)
-        branches.append(catalyst.project([*own, catalyst.alias(catalyst.constant(value), "exists", flag)], rows))
+        branches.append(catalyst.project([*own, catalyst.flag_of(node, catalyst.constant(value))], rows))
     return catalyst.united(*branches)
 
 
 def not_in(catalyst: Catalyst, node: Join, ours: Java, theirs: Java) -> Java:
     """`ours NOT IN (theirs)`: rows without a match, if no value of the right is null; all rows, if there is none."""
-    expressions = catalyst.expressions
     left, right = (each.java for each in node.children)
     rows, known, counted = catalyst.counted(theirs, right)
-    nothing = expressions.EqualTo(rows, catalyst.cast(catalyst.constant(0), rows.dataType()))
+    nothing = catalyst.equal(rows, catalyst.cast_like(catalyst.constant(0), rows))
     # All rows of the left meet this one row, so it has what they ask of it, which seldom changes, and not the counts.
-    asked = [catalyst.alias(nothing, "empty"), catalyst.alias(expressions.EqualTo(rows, known), "complete")]
-    empty, complete = (each.toAttribute() for each in asked)
+    asked = [catalyst.alias(nothing, "empty"), catalyst.alias(catalyst.equal(rows, known), "complete")]
+    empty, complete = map(catalyst.column_of, asked)
     flags = catalyst.project(asked, counted)
     passes = catalyst.any_of(
-        catalyst.any_of(expressions.IsNull(empty), empty),
-        catalyst.all_of([expressions.IsNotNull(ours), complete]),
+        catalyst.any_of(catalyst.is_null(empty), empty),
+        catalyst.all_of([catalyst.is_not_null(ours), complete]),
     )
-    kept = catalyst.project(list(each_of(left.output())), catalyst.filtered(passes, catalyst.left_join(left, flags)))
-    return catalyst.joined(kept, right, "LeftAnti", expressions.EqualTo(ours, theirs))
+    kept = catalyst.project(catalyst.columns(left), catalyst.filtered(passes, catalyst.left_join(left, flags)))
+    return catalyst.joined(kept, right, "LeftAnti", catalyst.equal(ours, theirs))

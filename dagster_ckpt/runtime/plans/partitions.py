@@ -10,11 +10,11 @@ from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.top.top import COUNT_MAX
 from dagster_ckpt.operators.shared.ranked.order_by import quote
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, NodeColumns
-from dagster_ckpt.runtime.catalyst.query_plan import column_number, each_of, nodes
 from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
 from dagster_ckpt.runtime.catalyst.values import (
     Aggregate,
     Expression,
+    Expressions,
     Filter,
     GlobalLimit,
     Java,
@@ -24,6 +24,8 @@ from dagster_ckpt.runtime.catalyst.values import (
     Offset,
     Projection,
     Sort,
+    SortTerm,
+    SparkType,
     Union,
     Window,
 )
@@ -31,8 +33,8 @@ from dagster_ckpt.runtime.catalyst.work_text import column_name
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.functions.exact_texts import NESTED
 from dagster_ckpt.runtime.plans.functions.over_algebra import in_plainer_functions
-from dagster_ckpt.runtime.plans.functions.over_functions import arguments_of, function_of
-from dagster_ckpt.runtime.plans.keys import Key, RowColumns, is_column, meets_all
+from dagster_ckpt.runtime.plans.functions.over_functions import arguments_of, call_in, function_of
+from dagster_ckpt.runtime.plans.keys import Key, RowColumns, meets_all
 from dagster_ckpt.runtime.plans.parts import NamedColumns, NodeCompiler, Part, types_of
 
 Ties = Literal["rows", "rank", "dense_rank"]
@@ -85,13 +87,13 @@ def limit_as_top(catalyst: Catalyst, node: GlobalLimit) -> Java:
         kept = _numbered_rows(catalyst, [each.java for each in below.order], below.child.java, skipped, skipped + count)
     else:
         rows = above.pop() if above else below
-        if _constants(rows) is None:
+        if _constants(catalyst, rows) is None:
             raise _any_rows()
         plain = _without_local_limits(catalyst, rows)
         if (skipped, count) == (0, 1):
             kept = catalyst.deduplicated(plain)
         else:
-            order = [catalyst.ascending(each) for each in each_of(plain.output())]
+            order = list(map(catalyst.ascending, catalyst.columns(plain)))
             kept = _numbered_rows(catalyst, order, plain, skipped, skipped + count)
     for project in reversed(above):
         kept = catalyst.on(project.java, kept)
@@ -113,8 +115,8 @@ def _any_rows() -> InvalidPipelineError:
     return InvalidPipelineError("LIMIT without ORDER BY may give any rows: say which by ORDER BY. found=LIMIT")
 
 
-def without_limit(catalyst: Catalyst, node: Node, keys: Sequence[Java]) -> Node:
-    """Of rows of which it matters only whether there are any with these keys: without a LIMIT for each such key."""
+def without_limit(catalyst: Catalyst, node: Node, keys: Expressions) -> Node:
+    """Rows of which it matters only whether there are any with these keys, without a LIMIT for each such key."""
     match node:
         case GlobalLimit() | LocalLimit() if _count(node) > 0 and not keys:
             return without_limit(catalyst, node.child, keys)
@@ -122,26 +124,25 @@ def without_limit(catalyst: Catalyst, node: Node, keys: Sequence[Java]) -> Node:
             below = without_limit(catalyst, node.child, keys)
             return node if below is node.child else catalyst.read(catalyst.on(node.java, below.java))
         case Filter(child=Window() as window) if not window.order and len(calls := _calls_of(window)) == 1:
-            there = {part.number for key in window.keys for part in key.parts() if part.kind == "AttributeReference"}
+            there = _columns_in(window.keys)
             bound = _bound(node.condition, calls[0].number)
             some = node.condition.kind == "LessThanOrEqual" and bound is not None and bound > 0
-            return window.child if some and _columns_in(catalyst, keys) <= there else node
+            return window.child if some and _columns_in(keys) <= there else node
     return node
 
 
-def _columns_in(catalyst: Catalyst, expressions: Sequence[Java]) -> set[int]:
-    parts = (part for each in expressions for part in nodes(each))
-    return {column_number(part) for part in parts if is_column(catalyst, part)}
+def _columns_in(expressions: Expressions) -> set[int | None]:
+    """Spark's numbers of the columns that expressions are made of."""
+    return {part.number for each in expressions for part in each.parts() if part.kind == "AttributeReference"}
 
 
 def _numbered_rows(catalyst: Catalyst, order: Sequence[Java], rows: Java, after: int, upto: int) -> Java:
-    """The rows behind the first `after` in an order, up to the number `upto`."""
-    window = catalyst.numbered(order, rows)
-    [number] = [each.toAttribute() for each in each_of(window.windowExpressions())]
-    condition = catalyst.expressions.LessThanOrEqual(number, catalyst.constant(upto))
+    """The rows after the first `after` in an order, up to the number `upto`."""
+    number, window = catalyst.numbered(order, rows)
+    condition = catalyst.at_most(number, catalyst.constant(upto))
     if after:
-        condition = catalyst.all_of([condition, catalyst.expressions.GreaterThan(number, catalyst.constant(after))])
-    return catalyst.project(list(each_of(rows.output())), catalyst.filtered(condition, window))
+        condition = catalyst.all_of([condition, catalyst.greater(number, catalyst.constant(after))])
+    return catalyst.project(catalyst.columns(rows), catalyst.filtered(condition, window))
 
 
 def _without_local_limits(catalyst: Catalyst, node: Node) -> Java:
@@ -154,54 +155,51 @@ def _without_local_limits(catalyst: Catalyst, node: Node) -> Java:
     return node.java
 
 
-def _constants(rows: Node) -> list[str] | None:
+def _constants(catalyst: Catalyst, rows: Node) -> list[str] | None:
     """The constants that every row has, as SQL; None: rows may have others."""
     match rows:
         case LocalLimit():
-            return _constants(rows.child)
+            return _constants(catalyst, rows.child)
         case Union():
-            first, *others = map(_constants, rows.children)
+            first, *others = (_constants(catalyst, each) for each in rows.children)
             return first if all(each == first for each in others) else None
-        case Aggregate() | Projection() if all(each.kind == "Alias" for each in rows.columns):
-            values = [each.value.java for each in rows.columns]
-            return [str(each.sql()) for each in values] if all(each.foldable() for each in values) else None
+        case Aggregate() | Projection() if all(each.kind == "Alias" and each.value.foldable for each in rows.columns):
+            return [catalyst.sql_of(each.value.java) for each in rows.columns]
     return None
 
 
 def over_partition(compiler: NodeCompiler, node: Window) -> Part:
     """Functions over a partition as a step."""
     catalyst = compiler.catalyst
-    calls = [each.java for each in _calls_of(node)]
+    calls = _calls_of(node)
     if not calls:  # in a LATERAL subquery, if the query reads none of them
         return compiler.part(node.child).then(lambda plan, _: plan, catalyst.output_of(node))
-    plainer = in_plainer_functions(catalyst, node.java, calls)
+    plainer = in_plainer_functions(catalyst, node, calls)
     if plainer is not None:
         return compiler.part(catalyst.read(plainer))
     arguments = []
     for named in calls:
-        with located(catalyst, named.child()):
-            arguments.append(arguments_of(catalyst, named.child().windowFunction()))
+        with located(catalyst, named.value):
+            arguments.append(arguments_of(catalyst, call_in(named).function))
     rows = _Rows.of(compiler, node, [each for of_one in arguments for each in of_one])
     if not rows.by:
         rows = rows.in_any_order(catalyst)
     names, functions, made_by = iter(rows.more), dict[str, Over](), list[str]()
     for named, of_one in zip(calls, arguments, strict=True):
-        with located(catalyst, named.child()):
-            function = function_of(catalyst, named.child(), [next(names) for _ in of_one])
+        with located(catalyst, named.value):
+            function = function_of(catalyst, call_in(named), [next(names) for _ in of_one])
         made_by.append(_name_of(function))
         functions[made_by[-1]] = function
     functions = {name: functions[name] for name in sorted(functions)}
-    with naming_columns([*made_by, *rows.columns.expressions], [*calls, *rows.columns.expressions.values()]):
+    own = [each.java for each in calls]
+    with naming_columns(catalyst, [*made_by, *rows.columns.expressions], [*own, *rows.columns.expressions.values()]):
         made = rows.stream().over(rows.by, **functions)
         types = types_of(made, len(functions))
     results = {name: catalyst.attribute("a", type_) for name, type_ in zip(functions, types, strict=True)}
-    cast = [catalyst.cast(results[name], each.dataType()) for name, each in zip(made_by, calls, strict=True)]
-    own = [
-        *rows.columns.shown(catalyst, rows.output),
-        *catalyst.standing_for(cast, [each.toAttribute() for each in calls]),
-    ]
+    cast = [catalyst.cast(results[name], each.type) for name, each in zip(made_by, calls, strict=True)]
+    values = catalyst.standing_for(cast, map(catalyst.column_of, own))
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), *results.values()))
-    return part.project(own, catalyst.output_of(node))
+    return part.project([*rows.columns.shown(catalyst, rows.output), *values], catalyst.output_of(node))
 
 
 def _name_of(function: Over) -> str:
@@ -214,27 +212,27 @@ def _name_of(function: Over) -> str:
     return column_name(f"{function.function}({', '.join([*filter(None, [function.column]), *options])})")
 
 
-def order_of(catalyst: Catalyst, term: Java) -> Iterator[tuple[Java, str]]:
+def order_of(catalyst: Catalyst, term: SortTerm) -> Iterator[tuple[Java, str]]:
     """The columns of a term of ORDER BY, each with its direction: of a struct its fields, where null is the least."""
-    ascends = catalyst.kind(term.direction()) == "Ascending"
-    nulls_first = catalyst.kind(term.nullOrdering()) == "NullsFirst"
-    yield from _ordered(catalyst, term.child(), ascends=ascends, nulls_first=nulls_first)
+    yield from _ordered(catalyst, term.by.java, term.by.type, ascends=term.ascends, nulls_first=term.nulls_first)
 
 
-def _ordered(catalyst: Catalyst, column: Java, *, ascends: bool, nulls_first: bool) -> Iterator[tuple[Java, str]]:
+def _ordered(
+    catalyst: Catalyst, column: Java, type_: SparkType, *, ascends: bool, nulls_first: bool
+) -> Iterator[tuple[Java, str]]:
     direction = "asc" if ascends else "desc"
-    name = str(column.dataType().typeName())
-    if name in ("array", "map", "variant"):
+    if type_.name in ("array", "map", "variant"):
         raise InvalidPipelineError(
             "rows have no order by values of this type: order by its parts. "
-            f"found={column.sql()}, type={column.dataType().simpleString()}"
+            f"found={catalyst.sql_of(column)}, type={catalyst.type_text_of(column)}"
         )
-    if name != "struct":
-        yield catalyst.by_collation(column), f"{direction} nulls {'first' if nulls_first else 'last'}"
+    if type_.name != "struct":
+        plain = catalyst.by_collation(column) if type_.collated else column
+        yield plain, f"{direction} nulls {'first' if nulls_first else 'last'}"
         return
-    yield catalyst.expressions.IsNull(column), "desc" if nulls_first else "asc"
-    for number in range(len(column.dataType().fields())):
-        yield from _ordered(catalyst, catalyst.field(column, number), ascends=ascends, nulls_first=ascends)
+    yield catalyst.is_null(column), "desc" if nulls_first else "asc"
+    for number, (_, field) in enumerate(type_.fields):
+        yield from _ordered(catalyst, catalyst.field(column, number), field, ascends=ascends, nulls_first=ascends)
 
 
 @dataclass(frozen=True)
@@ -254,8 +252,8 @@ class _Rows:
     @classmethod
     def of(cls, compiler: NodeCompiler, window: Window, more: Sequence[Java] = ()) -> "_Rows":
         catalyst, child = compiler.catalyst, window.child
-        keys = [column for each in window.keys for column in Key(catalyst, each.java).columns()]
-        terms = [term for each in window.order for term in order_of(catalyst, each.java)]
+        keys = [column for each in window.keys for column in Key(catalyst, each).columns()]
+        terms = [term for each in window.order for term in order_of(catalyst, each)]
         output = catalyst.output_of(child)
         ordered = [column for column, _ in terms]
         read = compiler.part(child).named([*keys, *ordered, *more, *output])
@@ -279,8 +277,8 @@ class _Rows:
 
     def in_any_order(self, catalyst: Catalyst) -> "_Rows":
         """The rows by whatever order: without one, all rows of a partition are one frame."""
-        named = self.columns.expressions.items()
-        found = (name for name, each in named if name not in self.keys and _has_own_order(catalyst, each))
+        types = zip(self.columns.expressions, catalyst.types_of(list(self.columns.expressions.values())), strict=True)
+        found = (name for name, type_ in types if name not in self.keys and _has_own_order(type_))
         if (other := next(found, None)) is not None:
             return replace(self, by=(f"{quote(other)} asc",))
         columns = self.columns.with_column(catalyst, _NO_ORDER, catalyst.parsed("1"))
@@ -292,10 +290,9 @@ class _Rows:
         return rows.key_by(*self.keys) if self.keys else rows
 
 
-def _has_own_order(catalyst: Catalyst, column: Java) -> bool:
-    """Whether a step orders rows by the column as it is."""
-    type_ = column.dataType()
-    return str(type_.typeName()) not in NESTED and not catalyst.is_collated(type_)
+def _has_own_order(type_: SparkType) -> bool:
+    """Whether a step orders rows by a column of this type as it is."""
+    return type_.name not in NESTED and not type_.collated
 
 
 def _first_rows(compiler: NodeCompiler, window: Window, call: Expression, bound: int, ties: Ties) -> Part:
@@ -306,7 +303,7 @@ def _first_rows(compiler: NodeCompiler, window: Window, call: Expression, bound:
     if not rows.by:  # LIMIT in a subquery, for each row outside
         raise _any_rows()
     made = rows.stream().top(bound, rows.by, ties=ties, rank=_RANK)
-    rank = call.java.toAttribute()
+    rank = catalyst.column_of(call.java)
     shown, own = rows.columns.shown(catalyst, rows.output), [*rows.output, rank]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), rank))
     return part.project([*shown, rank], own)
@@ -320,12 +317,13 @@ def _refuse_as_of(compiler: NodeCompiler, rows: Node) -> None:
         return
     if any(compiler.part_that_streams(each).changes for each in rows.children):
         return
+    condition = "" if rows.condition is None else compiler.catalyst.sql_of(rows.condition.java)
     with located(compiler.catalyst, rows if rows.condition is None else rows.condition):
         raise InvalidPipelineError(
             "the newest row up to each row's time would compare it with all rows of a stream that grows: join by equal "
             "keys and within a time, such as p.sku = o.sku AND p.at BETWEEN o.at - INTERVAL 7 DAYS AND o.at, and keep "
             "row_number() OVER (PARTITION BY o.id ORDER BY p.at DESC) = 1. "
-            f"found=ORDER BY ... LIMIT 1 where {'' if rows.condition is None else rows.condition.java.sql()}"
+            f"found=ORDER BY ... LIMIT 1 where {condition}"
         )
 
 
@@ -341,11 +339,12 @@ def _in_order_of_sort(catalyst: Catalyst, window: Window) -> Window:
         below = below.child
     if window.order or not isinstance(below, Sort):
         return window
-    columns = {part.number for each in below.order for part in each.parts() if part.kind == "AttributeReference"}
+    columns = _columns_in(below.order)
     rows = below.child.java
     for project in reversed(projects):
         there = {each.number for each in project.columns}
-        more = [each for each in each_of(rows.output()) if column_number(each) in columns - there]
+        pairs = zip(catalyst.columns(rows), catalyst.column_names(rows), strict=True)
+        more = [each for each, (_, number) in pairs if number in columns - there]
         rows = catalyst.project([*(each.java for each in project.columns), *more], rows)
     calls, keys, order = ([each.java for each in some] for some in (_calls_of(window), window.keys, below.order))
     made = catalyst.read(catalyst.window(calls, keys, order, rows))

@@ -9,8 +9,7 @@ from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns
-from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of, is_leaf
-from dagster_ckpt.runtime.catalyst.values import Java, Node
+from dagster_ckpt.runtime.catalyst.values import Expression, Java, Node, Projection
 from dagster_ckpt.runtime.catalyst.work_text import WorkText, column_name
 from dagster_ckpt.runtime.declared.pipeline import check_initial
 from dagster_ckpt.runtime.declared.row_work import RowWork, key_columns
@@ -68,11 +67,16 @@ class Part:
         return self.stream_by(expressions, names, self._described(expressions).with_columns(names))
 
     def _described(self, expressions: Sequence[Java]) -> WorkText:
-        catalyst, plan, beside = self.catalyst, self.plan, self.catalyst.no_columns
-        if self.stream is not None:
-            plan, _ = self._over(catalyst.analysed(rows_of(self.stream).frame))
+        catalyst, plan = self.catalyst, self.plan
+        if plan is None:
+            plan, _ = self._over(catalyst.analysed(rows_of(self._stream).frame))
         named = catalyst.naming(expressions, [f"x{place}" for place in range(len(expressions))])
-        return WorkText.of(catalyst, named(plan, beside))
+        return WorkText.of(catalyst, named(plan, catalyst.no_columns))
+
+    @property
+    def _stream(self) -> Stream:
+        assert self.stream is not None, "without a stream it is a plan"
+        return self.stream
 
     @cached_property
     def _columns(self) -> tuple[Columns, bool]:
@@ -89,13 +93,13 @@ class Part:
     def stream_by(self, expressions: Sequence[Java], names: Sequence[str], text: str) -> Stream:
         """The stream of these expressions by these names. `text` is in the fingerprint of the step that reads it."""
         catalyst, named = self.catalyst, self.catalyst.naming(expressions, names)
-        if self.stream is None:
+        if self.plan is not None:
             return Stream(catalyst.frame(named(self.plan, catalyst.no_columns)), work=text)
 
         def work(rows: DataFrame) -> DataFrame:
             return catalyst.frame(named(*self._over(catalyst.analysed(rows))))
 
-        stream = rows_of(self.stream)
+        stream = rows_of(self._stream)
         if stream.initial is not None:
             check_initial("", stream.frame, stream.initial)  # `work` knows columns by their places, and casts them
         return worked_by(stream, work, text)
@@ -133,27 +137,26 @@ class Part:
 
     def _origins(self, made: Stream, names: Sequence[str]) -> list[tuple[str, str]] | None:
         """For each name the column of the last step that it is, if the stream has just these, each once; else None."""
-        assert made.earlier is not None, "it is behind the step"
-        plan = self.catalyst.collapsed(self.catalyst.analysed(made.frame))
-        given = columns_of(self.catalyst.analysed(made.earlier.changes).output())
-        before = {number: name for name, number in given}
-        if self.catalyst.kind(plan) != "Project" or not is_leaf(plan.child()):
+        assert made.earlier is not None, "it is after the step"
+        catalyst = self.catalyst
+        plan = catalyst.read(catalyst.collapsed(catalyst.analysed(made.frame)))
+        before = {number: name for name, number in catalyst.column_names(catalyst.analysed(made.earlier.changes))}
+        if not isinstance(plan, Projection) or plan.child.children:
             return None
         origins = []
-        for name, each in zip(names, each_of(plan.projectList()), strict=False):
-            own = each.child() if self.catalyst.kind(each) == "Alias" else each
-            while self.catalyst.kind(own) == "Cast" and self._is_of_collations(own):
-                own = own.child()
-            if self.catalyst.kind(own) != "AttributeReference":
+        for name, each in zip(names, plan.columns, strict=False):
+            own = each.value
+            while own.kind == "Cast" and self._is_of_collations(own):
+                [own] = own.children
+            if own.kind != "AttributeReference" or own.number is None:
                 return None
-            origins.append((name, before[column_number(own)]))
+            origins.append((name, before[own.number]))
         whole = sorted(name for name in before.values() if name != CHANGE_TYPE)
         return origins if sorted(own for _, own in origins) == whole else None
 
-    def _is_of_collations(self, cast: Java) -> bool:
+    def _is_of_collations(self, cast: Expression) -> bool:
         """Whether a cast between types of text changes no more than the collation."""
-        types = [each.dataType() for each in (cast, cast.child())]
-        return self.catalyst.differ_in_collations(*types)
+        return self.catalyst.differ_in_collations(cast.type, cast.children[0].type)
 
 
 class NodeCompiler(Protocol):

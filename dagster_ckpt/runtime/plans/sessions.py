@@ -7,7 +7,7 @@ from dagster_ckpt.operators import agg, over
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.shared.ranked.order_by import quote
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.values import Java
+from dagster_ckpt.runtime.catalyst.values import Expression, Java
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.keys import Dependency
 
@@ -20,16 +20,16 @@ class SessionKey:
     """The window of a session as a key. Below the aggregate it is that of each row: its time, and that plus the gap."""
 
     catalyst: Catalyst
-    expression: Java
+    expression: Expression
 
     @staticmethod
-    def is_one(expression: Java) -> bool:
+    def is_one(key: Expression) -> bool:
         """Whether Spark would merge the windows that this key has."""
-        return "spark.sessionWindow" in str(expression.metadata().json())
+        return key.window == "session"
 
     def columns(self) -> list[Java]:
         """A row's window, and then its session's: when it starts and when it ends."""
-        return [self.catalyst.field(self.expression, number) for number in range(2)]
+        return [self.catalyst.field(self.expression.java, number) for number in range(2)]
 
     @property
     def is_collated(self) -> bool:
@@ -41,10 +41,9 @@ class SessionKey:
         return []
 
     def value(self, columns: Sequence[Java]) -> Java:
-        fields = self.expression.dataType().fields()
-        names = (str(field.name()) for field in fields)
+        names = (name for name, _ in self.expression.type.fields)
         made = self.catalyst.struct(list(zip(names, columns, strict=True)))
-        return self.catalyst.cast(made, self.expression.dataType())
+        return self.catalyst.cast(made, self.expression.type)
 
 
 def aggregated_sessions(rows: Stream, keys: Sequence[str], aggregations: Mapping[str, Aggregation]) -> Stream:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.query_plan import each_of
-from dagster_ckpt.runtime.catalyst.values import Java
+from dagster_ckpt.runtime.catalyst.values import AggregateCall, Expression, Java
 
 _ANY_VALUE = ("AnyValue", "CollectList", "First", "Last", "PivotFirst")
 """They compare no values, if they are not of distinct ones."""
@@ -16,43 +15,48 @@ _COUNTS = ("Count", "HyperLogLogPlusPlus")
 _BY = {"Max": "MaxBy", "Min": "MinBy"}
 
 
-def without_collations(catalyst: Catalyst, call: Java) -> Java:
+def without_collations(catalyst: Catalyst, call: AggregateCall) -> AggregateCall:
     """The call over values without collations. Its result has none, but is equal to that of the call by its collation.
 
     Raises `InvalidPipelineError` for a function that is not kept up to date by collations.
     """
-    function = call.aggregateFunction()
-    children = list(each_of(function.children()))
-    if not any(catalyst.is_collated(each.dataType()) for each in children):
+    function = call.function
+    if not any(each.type.collated for each in function.children):
         return call
-    made = _without(catalyst, call, catalyst.kind(function), function, children)
-    _, *filters = each_of(call.children())
-    return call.withNewChildren(catalyst.seq([made, *filters]))
+    plain = _without(catalyst, call, function.kind, function.children)
+    filters = [] if call.where is None else [call.where.java]
+    [made] = catalyst.read_expressions(catalyst.with_children(call.java, [plain, *filters]))
+    assert isinstance(made, AggregateCall), "it was one"
+    return made
 
 
-def _without(catalyst: Catalyst, call: Java, name: str, function: Java, children: Sequence[Java]) -> Java:
-    distinct = bool(call.isDistinct())
+def _without(catalyst: Catalyst, call: AggregateCall, name: str, children: Sequence[Expression]) -> Java:
+    values = [each.java for each in children]
     if name in _COUNTS:
-        compared = distinct or name != "Count"
-        return function if not compared else _with(catalyst, function, map(catalyst.by_collation, children))
-    if name in _ANY_VALUE and not distinct:
-        return _with(catalyst, function, map(catalyst.without_collation, children))
-    if name in _BY and str(children[0].dataType().typeName()) != "struct":
-        [value] = children
+        compared = call.distinct or name != "Count"
+        return _with(catalyst, call, map(catalyst.by_collation, values)) if compared else call.function.java
+    if name in _ANY_VALUE and not call.distinct:
+        return _with(catalyst, call, map(catalyst.without_collation, values))
+    if name in _BY and children[0].type.name != "struct":
+        [value] = values
         return catalyst.row_by(_BY[name], catalyst.without_collation(value), catalyst.by_collation(value))
-    if name in _BY.values() and not distinct:
-        value, by, *more = children
-        return _with(catalyst, function, [catalyst.without_collation(value), catalyst.by_collation(by), *more])
-    if name == "ListAgg" and not distinct:
-        value, delimiter, *order = children
-        plain = [catalyst.without_collation(each) for each in (value, delimiter)]
-        return _with(catalyst, function, [*plain, *(catalyst.ordered_by_collation(each) for each in order)])
-    what = "DISTINCT " if distinct else ""
+    if name in _BY.values() and not call.distinct:
+        value, by, *more = values
+        return _with(catalyst, call, [catalyst.without_collation(value), catalyst.by_collation(by), *more])
+    if name == "ListAgg" and not call.distinct:
+        plain = map(catalyst.without_collation, values[:2])
+        return _with(catalyst, call, [*plain, *(_by_collation(catalyst, each) for each in children[2:])])
+    what = "DISTINCT " if call.distinct else ""
     raise InvalidPipelineError(
         "this aggregate cannot be kept up to date by a collation: take the text by its bytes, s COLLATE UTF8_BINARY, "
-        f"or lower(s) COLLATE UTF8_BINARY where case does not matter. found={what}{call.sql()}"
+        f"or lower(s) COLLATE UTF8_BINARY where case does not matter. found={what}{catalyst.sql_of(call.java)}"
     )
 
 
-def _with(catalyst: Catalyst, function: Java, children: Iterable[Java]) -> Java:
-    return function.withNewChildren(catalyst.seq(children))
+def _by_collation(catalyst: Catalyst, term: Expression) -> Java:
+    """A term of ORDER BY over the keys of its texts."""
+    return catalyst.with_children(term.java, [catalyst.by_collation(each.java) for each in term.children])
+
+
+def _with(catalyst: Catalyst, call: AggregateCall, children: Iterable[Java]) -> Java:
+    return catalyst.with_children(call.function.java, children)

@@ -1,25 +1,21 @@
 """Nested values as texts in JSON, of which they are made again: where a step takes plain values alone."""
 
-from typing import Any
-
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.values import Java
+from dagster_ckpt.runtime.catalyst.values import Java, SparkType
 
 NESTED = ("array", "map", "struct", "variant")
 _EXACT = ("boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date")
 """Types whose values JSON has as they are. Times would lose what is below a millisecond."""
 
 
-def has_exact_text(type_: Any) -> bool:
-    """Whether a value of this type of Catalyst's is made again of its text, and equal values have equal texts."""
-    name = str(type_.typeName())
-    if name == "array":
-        return has_exact_text(type_.elementType())
-    if name == "struct":
-        fields = list(type_.fields())
-        names = {str(field.name()).casefold() for field in fields}
-        return len(names) == len(fields) and all(has_exact_text(field.dataType()) for field in fields)
-    return name in _EXACT or name.startswith("decimal")
+def has_exact_text(type_: SparkType) -> bool:
+    """Whether a value of this type is made again of its text, and equal values have equal texts."""
+    if type_.element is not None:
+        return has_exact_text(type_.element)
+    if type_.name == "struct":
+        names = {name.casefold() for name, _ in type_.fields}
+        return len(names) == len(type_.fields) and all(has_exact_text(each) for _, each in type_.fields)
+    return type_.name in _EXACT or type_.name.startswith("decimal")
 
 
 def text_of(catalyst: Catalyst, value: Java) -> Java:
@@ -27,12 +23,12 @@ def text_of(catalyst: Catalyst, value: Java) -> Java:
     return catalyst.json_of(catalyst.one_zero_within(value))
 
 
-def value_of(catalyst: Catalyst, text: Java, type_: Any) -> Java:
+def value_of(catalyst: Catalyst, text: Java, type_: SparkType) -> Java:
     """The value of this type, from its text."""
     return catalyst.of_json(text, type_)
 
 
-def values_of(catalyst: Catalyst, texts: Java, type_: Any) -> Java:
+def values_of(catalyst: Catalyst, texts: Java, type_: SparkType) -> Java:
     """An array of values of this type, from an array of their texts, none of which is null."""
     whole = [catalyst.text("["), catalyst.joined_text(texts, catalyst.text(",")), catalyst.text("]")]
-    return catalyst.of_json(catalyst.concatenated(whole), catalyst.list_of(type_))
+    return catalyst.list_of_json(catalyst.concatenated(whole), type_)

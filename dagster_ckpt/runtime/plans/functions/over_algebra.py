@@ -3,77 +3,79 @@
 from collections.abc import Callable, Sequence
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.query_plan import column_number, columns_of, each_of
-from dagster_ckpt.runtime.catalyst.values import Java
-from dagster_ckpt.runtime.plans.functions.over_functions import AGGREGATES, BESIDE, PLAIN
+from dagster_ckpt.runtime.catalyst.values import AggregateCall, Expression, Java, Window, WindowCall
+from dagster_ckpt.runtime.plans.functions.over_functions import AGGREGATES, BESIDE, PLAIN, call_in, ignores_nulls
 from dagster_ckpt.runtime.plans.functions.skipped_nulls import Made, by_values_so_far, ends_of, skips_nulls
 
 
-def in_plainer_functions(catalyst: Catalyst, node: Java, calls: Sequence[Java]) -> Java | None:
+def in_plainer_functions(catalyst: Catalyst, node: Window, calls: Sequence[Expression]) -> Java | None:
     """The window, whose functions are `calls`, without those of one such kind; None where all are plain."""
     for is_one, without in _KINDS.items():
-        found = [each for each in calls if is_one(catalyst, each.child())]
+        found = [each for each in calls if is_one(catalyst, call_in(each))]
         if found:
             others = [each for each in calls if each not in found]
             plan, values = without(catalyst, node, others, found)
-            named = catalyst.standing_for(values, [each.toAttribute() for each in found])
-            kept = [*each_of(node.child().output()), *(each.toAttribute() for each in others)]
+            own = [catalyst.column_of(each.java) for each in found]
+            named = dict(zip((each.number for each in found), catalyst.standing_for(values, own), strict=True))
+            below = catalyst.output_of(node.child)
+            kept = dict(zip(below.numbers, below, strict=True))
+            columns = kept | {each.number: catalyst.column_of(each.java) for each in others} | named
             # In the order of the query: a table or a union reads them by their places.
-            columns = {column_number(each): each for each in (*kept, *named)}
-            wanted = columns_of(node.output())
-            return catalyst.project([columns[number] for _, number in wanted if number in columns], plan)
+            return catalyst.project([columns[number] for _, number in node.output if number in columns], plan)
     return None
 
 
-def _is_of_groups(catalyst: Catalyst, call: Java) -> bool:
+def _is_of_groups(_: Catalyst, call: WindowCall) -> bool:
     """Whether it is an aggregate of whole partitions that the engine has over groups alone."""
-    function = call.windowFunction()
-    if catalyst.kind(function) != "AggregateExpression" or catalyst.kind(function.aggregateFunction()) in AGGREGATES:
+    if not isinstance(call.function, AggregateCall) or call.function.function.kind in AGGREGATES:
         return False
-    return ends_of(catalyst, call) == ("UnboundedPreceding", "UnboundedFollowing")
+    return ends_of(call) == ("UnboundedPreceding", "UnboundedFollowing")
 
 
-def _has_other_default(catalyst: Catalyst, call: Java) -> bool:
+def _has_other_default(catalyst: Catalyst, call: WindowCall) -> bool:
     """Whether it is `lag` or `lead` with a default that the engine has not: of the row, or of another type."""
-    function = call.windowFunction()
-    if catalyst.kind(function) not in BESIDE or function.ignoreNulls():
+    if call.function.kind not in BESIDE or ignores_nulls(call.function):
         return False
-    default = function.default()
-    if not default.foldable():
+    default = call.function.children[2]
+    if not default.foldable:
         return True
-    return default.eval(None) is not None and catalyst.kind(default.dataType()) not in PLAIN
+    return default.type.name not in PLAIN and catalyst.constant_of(default) is not None
 
 
-def _joined_with_groups(catalyst: Catalyst, node: Java, others: Sequence[Java], of_groups: Sequence[Java]) -> Made:
+def _joined_with_groups(
+    catalyst: Catalyst, node: Window, others: Sequence[Expression], of_groups: Sequence[Expression]
+) -> Made:
     """The rows beside the aggregates of their partition; the other functions stay over it."""
-    child, keys = node.child(), list(each_of(node.partitionSpec()))
-    rows = catalyst.window(others, keys, list(each_of(node.orderSpec())), child) if others else child
-    groups = catalyst.groups(keys, [each.child().windowFunction() for each in of_groups], child)
-    found = list(each_of(groups.output()))
+    child, keys = node.child.java, [each.java for each in node.keys]
+    order = [each.java for each in node.order]
+    rows = catalyst.window([each.java for each in others], keys, order, child) if others else child
+    groups = catalyst.groups(keys, [call_in(each).function.java for each in of_groups], child)
+    found = catalyst.columns(groups)
     beside = catalyst.joined(rows, groups, "Inner", catalyst.same(keys, found[: len(keys)]) if keys else None)
     return beside, found[len(keys) :]
 
 
-def _or_default(catalyst: Catalyst, node: Java, others: Sequence[Java], defaulted: Sequence[Java]) -> Made:
+def _or_default(
+    catalyst: Catalyst, node: Window, others: Sequence[Expression], defaulted: Sequence[Expression]
+) -> Made:
     """`lag` and `lead` without a default, and the default where the partition ends before the row that they look at."""
-    values = [catalyst.alias(catalyst.beside(each.child()), "value") for each in defaulted]
+    calls = list(map(call_in, defaulted))
+    values = [catalyst.alias(catalyst.without_default(each), "value") for each in calls]
     # Of a column without nulls it is null where there is no such row.
-    there = [catalyst.alias(catalyst.beside(each.child(), catalyst.constant(1)), "there") for each in defaulted]
-    keys, order = list(each_of(node.partitionSpec())), list(each_of(node.orderSpec()))
-    plan = catalyst.window([*others, *values, *there], keys, order, node.child())
+    there = [catalyst.alias(catalyst.without_default(each, catalyst.constant(1)), "there") for each in calls]
+    keys, order = [each.java for each in node.keys], [each.java for each in node.order]
+    plan = catalyst.window([*(each.java for each in others), *values, *there], keys, order, node.child.java)
     found = [
-        catalyst.expressions.If(
-            catalyst.expressions.IsNull(known.toAttribute()),
-            call.child().windowFunction().default(),
-            value.toAttribute(),
+        catalyst.if_else(
+            catalyst.is_null(catalyst.column_of(known)), call.function.children[2].java, catalyst.column_of(value)
         )
-        for call, value, known in zip(defaulted, values, there, strict=True)
+        for call, value, known in zip(calls, values, there, strict=True)
     ]
     return plan, found
 
 
-_Without = Callable[[Catalyst, Java, Sequence[Java], Sequence[Java]], Made]
-_KINDS: dict[Callable[[Catalyst, Java], bool], _Without] = {
+_Without = Callable[[Catalyst, Window, Sequence[Expression], Sequence[Expression]], Made]
+_KINDS: dict[Callable[[Catalyst, WindowCall], bool], _Without] = {
     _is_of_groups: _joined_with_groups,
     skips_nulls: by_values_so_far,
     _has_other_default: _or_default,

@@ -1,13 +1,13 @@
 """Functions over a partition: Spark's as the engine's."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import over
 from dagster_ckpt.operators.over import Frame, Over
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.query_plan import each_of
-from dagster_ckpt.runtime.catalyst.values import Java
+from dagster_ckpt.runtime.catalyst.values import AggregateCall, Expression, Java, WindowCall, WindowFrame, WindowSpec
 
 _RANKS: Mapping[str, Callable[[], Over]] = {
     "RowNumber": over.row_number,
@@ -25,54 +25,60 @@ AGGREGATES: Mapping[str, Callable[..., Over]] = {
     "First": over.first_value,
     "Last": over.last_value,
 }
-_WHOLE = ("ByteType", "ShortType", "IntegerType", "LongType")
+_WHOLE = ("byte", "short", "integer", "long")
 _DISTANCES: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(_WHOLE, _WHOLE),
-    "DateType": ("IntegerType", "DayTimeIntervalType"),
-    **dict.fromkeys(("TimestampType", "TimestampNTZType"), ("DayTimeIntervalType",)),
+    "date": ("integer", "days"),
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), ("days",)),
 }
-"""Classes of distances' types, by that of what they are between."""
-PLAIN = (*_WHOLE, "DoubleType", "BooleanType", "StringType")
-"""Classes of types of which a default can be."""
+"""Types of distances, by that of what they are between. Those of intervals of days to seconds are one here."""
+_OF_DAYS = re.compile(r"interval (day|hour|minute|second)\b")
+PLAIN = (*_WHOLE, "double", "boolean", "string")
+"""Types of which a default can be."""
 _DAY_US = 24 * 60 * 60 * 1_000_000
 _NO_DISTANCES = ("UnboundedPreceding", "UnboundedFollowing", "CurrentRow")
 BESIDE: Mapping[str, Callable[..., Over]] = {"Lag": over.lag, "Lead": over.lead}
 
 
-def arguments_of(catalyst: Catalyst, function: Java) -> list[Java]:
+def call_in(named: Expression) -> WindowCall:
+    """The call that has a name."""
+    call = named.value
+    assert isinstance(call, WindowCall), "a window has calls over it"
+    return call
+
+
+def arguments_of(catalyst: Catalyst, function: Expression) -> list[Java]:
     """The column that the function needs, if any."""
-    kind = catalyst.kind(function)
-    if kind in BESIDE or kind == "NthValue":
-        return [function.input()]
-    if kind != "AggregateExpression":
+    if function.kind in BESIDE or function.kind == "NthValue":
+        return [function.children[0].java]
+    if not isinstance(function, AggregateCall):
         return []
-    given, where = list(each_of(function.aggregateFunction().children())), catalyst.optional(function.filter())
-    if catalyst.kind(function.aggregateFunction()) == "Count" and not given[0].nullable() and where is None:
+    given, where = function.function.children[0], function.where
+    if function.function.kind == "Count" and not given.nullable and where is None:
         return []
-    return [given[0] if where is None else catalyst.only_if(where, given[0])]
+    return [given.java if where is None else catalyst.when(where.java, given.java)]
 
 
-def function_of(catalyst: Catalyst, call: Java, columns: Sequence[str]) -> Over:
+def function_of(catalyst: Catalyst, call: WindowCall, columns: Sequence[str]) -> Over:
     """The engine's function for Spark's, over the column that `arguments_of` has."""
-    function = call.windowFunction()
-    kind = catalyst.kind(function)
+    function, kind = call.function, call.function.kind
     if kind in _RANKS:
         return _RANKS[kind]()
     if kind == "NTile":
-        return over.ntile(number_in(function.buckets(), call))
-    if kind in BESIDE and not function.ignoreNulls():
-        ahead = number_in(function.offset(), call)
-        return BESIDE[kind](columns[0], ahead if kind == "Lead" else -ahead, _default(catalyst, function.default()))
+        return over.ntile(number_in(catalyst, function.children[0], call))
+    if kind in BESIDE and not ignores_nulls(function):
+        _, offset, default = function.children
+        return BESIDE[kind](columns[0], number_in(catalyst, offset, call), _default(catalyst, default))
     frame = _frame(catalyst, call)
-    if kind == "NthValue" and not function.ignoreNulls():
-        return over.nth_value(columns[0], number_in(function.offset(), call), **frame)
-    if kind == "AggregateExpression" and not function.isDistinct():
-        name = catalyst.kind(function.aggregateFunction())
-        ends = name in ("First", "Last")
-        skips = ends and (function.aggregateFunction().ignoreNulls() or function.filter().isDefined())
+    if kind == "NthValue" and not ignores_nulls(function):
+        return over.nth_value(columns[0], number_in(catalyst, function.children[1], call), **frame)
+    if isinstance(function, AggregateCall) and not function.distinct:
+        name = function.function.kind
+        skips = name in ("First", "Last") and (ignores_nulls(function.function) or function.where is not None)
         if name in AGGREGATES and not skips:
             return AGGREGATES[name](*columns, **frame)
     raise _refused(
+        catalyst,
         call,
         "use row_number, rank, dense_rank, percent_rank, cume_dist, ntile, lag, lead, nth_value, or first, last, "
         "count, sum, min, max, avg without DISTINCT, or any aggregate without ORDER BY; IGNORE NULLS is for lag, lead, "
@@ -80,61 +86,68 @@ def function_of(catalyst: Catalyst, call: Java, columns: Sequence[str]) -> Over:
     )
 
 
-def _frame(catalyst: Catalyst, call: Java) -> dict[str, Frame]:
-    frame = call.windowSpec().frameSpecification()
-    by_rows = catalyst.kind(frame.frameType()) == "RowFrame"
-    if not by_rows:
-        _check_distances(catalyst, call, frame)
-    unit = _DAY_US if not by_rows and _is_of_days(catalyst, call, frame) else 1
-    bounds = (_bound(catalyst, frame.lower(), call, unit), _bound(catalyst, frame.upper(), call, unit))
-    return {"rows" if by_rows else "range": bounds}
+def ignores_nulls(function: Expression) -> bool:
+    """Whether a function skips rows without a value."""
+    return bool(function.fields["ignoreNulls"])
 
 
-def _bound(catalyst: Catalyst, bound: Java, call: Java, unit: int) -> int | None:
-    kind = catalyst.kind(bound)
-    if kind in _NO_DISTANCES:
-        return 0 if kind == "CurrentRow" else None
-    return number_in(bound, call) // unit
+def _frame(catalyst: Catalyst, call: WindowCall) -> dict[str, Frame]:
+    frame = call.over.frame
+    if not frame.by_rows:
+        _check_distances(catalyst, call)
+    unit = _DAY_US if not frame.by_rows and _is_of_days(call.over) else 1
+    bounds = (_bound(catalyst, frame.lower, call, unit), _bound(catalyst, frame.upper, call, unit))
+    return {"rows" if frame.by_rows else "range": bounds}
 
 
-def number_in(expression: Java, call: Java) -> int:
+def _bound(catalyst: Catalyst, bound: Expression, call: WindowCall, unit: int) -> int | None:
+    if bound.kind in _NO_DISTANCES:
+        return 0 if bound.kind == "CurrentRow" else None
+    return number_in(catalyst, bound, call) // unit
+
+
+def number_in(catalyst: Catalyst, expression: Expression, call: WindowCall) -> int:
     """The number that a function or a frame is given, the same for all rows."""
-    value = expression.eval(None) if expression.foldable() else None
-    if not isinstance(value, int):
-        raise _refused(call, "a bound that is neither a whole number nor an interval of days to seconds")
-    return int(value)
+    if expression.constant is None:
+        raise _refused(catalyst, call, "a bound that is neither a whole number nor an interval of days to seconds")
+    return int(expression.constant)
 
 
-def _default(catalyst: Catalyst, default: Java) -> object:
-    assert default.foldable(), "others are computed beside the function"
-    value, type_ = default.eval(None), catalyst.kind(default.dataType())
-    return str(value.toString()) if value is not None and type_ == "StringType" else value
+def _default(catalyst: Catalyst, default: Expression) -> object:
+    assert default.foldable, "others are computed beside the function"
+    return catalyst.constant_of(default)
 
 
-def _check_distances(catalyst: Catalyst, call: Java, frame: Java) -> None:
+def _check_distances(catalyst: Catalyst, call: WindowCall) -> None:
     """Distances are in the unit in which the engine measures values of the order."""
-    distances = _distances(catalyst, frame)
-    for order in each_of(call.windowSpec().orderSpec()) if distances else ():
-        fits = _DISTANCES.get(catalyst.kind(order.child().dataType()), ())
-        if not all(catalyst.kind(each.dataType()) in fits for each in distances):
+    distances = _distances(call.over.frame)
+    for term in call.over.order if distances else ():
+        fits = _DISTANCES.get(term.by.type.name, ())
+        if not all(_type_of_distance(each) in fits for each in distances):
             raise _refused(
+                catalyst,
                 call,
                 "RANGE with a distance of this type: order by a whole number, date or timestamp, with a distance of "
                 "days or less, or count by ROWS",
             )
 
 
-def _is_of_days(catalyst: Catalyst, call: Java, frame: Java) -> bool:
+def _is_of_days(spec: WindowSpec) -> bool:
     """Whether a distance between dates is an interval, of which Spark takes whole days."""
-    types = {catalyst.kind(each.child().dataType()) for each in each_of(call.windowSpec().orderSpec())}
-    kinds = {catalyst.kind(each.dataType()) for each in _distances(catalyst, frame)}
-    return "DateType" in types and "DayTimeIntervalType" in kinds
+    types = {term.by.type.name for term in spec.order}
+    return "date" in types and "days" in map(_type_of_distance, _distances(spec.frame))
 
 
-def _distances(catalyst: Catalyst, frame: Java) -> list[Java]:
+def _type_of_distance(distance: Expression) -> str:
+    return "days" if _OF_DAYS.match(distance.type.name) else distance.type.name
+
+
+def _distances(frame: WindowFrame) -> list[Expression]:
     """The bounds of a frame that are so far from the row."""
-    return [each for each in (frame.lower(), frame.upper()) if catalyst.kind(each) not in _NO_DISTANCES]
+    return [each for each in (frame.lower, frame.upper) if each.kind not in _NO_DISTANCES]
 
 
-def _refused(call: Java, what: str) -> InvalidPipelineError:
-    return InvalidPipelineError(f"over a partition this cannot be kept up to date: {what}. found={call.sql()}")
+def _refused(catalyst: Catalyst, call: WindowCall, what: str) -> InvalidPipelineError:
+    return InvalidPipelineError(
+        f"over a partition this cannot be kept up to date: {what}. found={catalyst.sql_of(call.java)}"
+    )

@@ -8,43 +8,44 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.query_plan import each_of
-from dagster_ckpt.runtime.catalyst.values import Java
-from dagster_ckpt.runtime.plans.functions.over_functions import BESIDE, arguments_of, number_in
+from dagster_ckpt.runtime.catalyst.values import AggregateCall, Expression, Java, Window, WindowCall, WindowSpec
+from dagster_ckpt.runtime.plans.functions.over_functions import BESIDE, arguments_of, call_in, ignores_nulls, number_in
 
 Made = tuple[Java, list[Java]]
 """The rows with the other functions, and beside them the values of those that are made."""
 _START, _ROW, _END = "UnboundedPreceding", "CurrentRow", "UnboundedFollowing"
 
 
-def ends_of(catalyst: Catalyst, call: Java) -> tuple[str, str]:
+def ends_of(call: WindowCall) -> tuple[str, str]:
     """The kinds of the frame's two bounds."""
-    frame = call.windowSpec().frameSpecification()
-    return catalyst.kind(frame.lower()), catalyst.kind(frame.upper())
+    return call.over.frame.lower.kind, call.over.frame.upper.kind
 
 
-def skips_nulls(catalyst: Catalyst, call: Java) -> bool:
+def skips_nulls(catalyst: Catalyst, call: WindowCall) -> bool:
     """Whether it is a function that skips rows and that is made here."""
     return _Skipping.of(catalyst, call) is not None
 
 
-def by_values_so_far(catalyst: Catalyst, node: Java, others: Sequence[Java], skipping: Sequence[Java]) -> Made:
+def by_values_so_far(
+    catalyst: Catalyst, node: Window, others: Sequence[Expression], skipping: Sequence[Expression]
+) -> Made:
     """The functions that skip rows, each beside the rows with what it is found by."""
-    found = [each for call in skipping if (each := _Skipping.of(catalyst, call.child())) is not None]
-    keys, order = list(each_of(node.partitionSpec())), list(each_of(node.orderSpec()))
+    found = [each for call in skipping if (each := _Skipping.of(catalyst, call_in(call))) is not None]
+    keys = [each.java for each in node.keys]
     counts = [each.count(catalyst) for each in found]
     forward, backward = (
-        [count for each, count in zip(found, counts, strict=True) if count is not None and each.mirrored is mirrored]
+        [count for each, count in zip(found, counts, strict=True) if count is not None and each.is_mirrored is mirrored]
         for mirrored in (False, True)
     )
-    plan = node.child()
+    plan = node.child.java
     if others or forward:
-        plan = catalyst.window([*others, *forward], keys, order, plan)
+        order = [each.java for each in node.order]
+        plan = catalyst.window([*(each.java for each in others), *forward], keys, order, plan)
     if backward:
-        plan = catalyst.window(backward, keys, [catalyst.opposite(each) for each in order], plan)
+        plan = catalyst.window(backward, keys, list(map(catalyst.opposite, node.order)), plan)
     values = []
     for each, count in zip(found, counts, strict=True):
-        plan, value = each.beside(catalyst, plan, None if count is None else count.toAttribute())
+        plan, value = each.beside(catalyst, plan, None if count is None else catalyst.column_of(count))
         values.append(value)
     return plan, values
 
@@ -61,60 +62,62 @@ class _Skipping:
     n: int
     value: Java
     counted: Java
-    spec: Java
-    mirrored: bool
-    default: Java | None = None
+    spec: WindowSpec
+    is_mirrored: bool
+    default: Expression | None = None
 
     @classmethod
-    def of(cls, catalyst: Catalyst, call: Java) -> "_Skipping | None":
+    def of(cls, catalyst: Catalyst, call: WindowCall) -> "_Skipping | None":
         """None: it skips no row, or its frame has no end of the partition."""
-        function, where = call.windowFunction(), None
-        called = function
-        if catalyst.kind(function) == "AggregateExpression":
-            called, where = function.aggregateFunction(), catalyst.optional(function.filter())
-        name = catalyst.kind(called)
-        if name not in (*BESIDE, "First", "Last", "NthValue") or not (called.ignoreNulls() or where is not None):
+        whole = call.function
+        called, where = (whole.function, whole.where) if isinstance(whole, AggregateCall) else (whole, None)
+        if called.kind not in (*BESIDE, "First", "Last", "NthValue"):
             return None
-        if name in BESIDE:
-            return cls._beside_row(catalyst, call)
+        if called.kind in BESIDE:
+            return cls._of_row(catalyst, call) if ignores_nulls(called) else None
+        if ignores_nulls(called):
+            return cls._of_frame(catalyst, call, called.kind, None)
+        if where is None:
+            return None
         # A null that FILTER lets pass is a value.
-        counted = None if called.ignoreNulls() else catalyst.only_if(where, catalyst.constant(1))
-        return cls._of_frame(catalyst, call, name, counted)
+        return cls._of_frame(catalyst, call, called.kind, catalyst.when(where.java, catalyst.constant(1)))
 
     @classmethod
-    def _beside_row(cls, catalyst: Catalyst, call: Java) -> "_Skipping | None":
-        function, spec = call.windowFunction(), call.windowSpec()
-        ahead = number_in(function.offset(), call)
+    def _of_row(cls, catalyst: Catalyst, call: WindowCall) -> "_Skipping | None":
+        _, offset, default = call.function.children
+        number = number_in(catalyst, offset, call)
+        ahead = number if call.function.kind == "Lead" else -number
         if ahead == 0:
             return None
-        [value], turned = arguments_of(catalyst, function), ahead > 0
-        own = catalyst.mirrored(spec) if turned else spec
-        return cls("before", abs(ahead), value, value, own, turned, function.default())
+        [value] = arguments_of(catalyst, call.function)
+        return cls("before", abs(ahead), value, value, call.over, ahead > 0, default)
 
     @classmethod
-    def _of_frame(cls, catalyst: Catalyst, call: Java, name: str, counted: Java | None) -> "_Skipping | None":
-        function, spec, (lower, upper) = call.windowFunction(), call.windowSpec(), ends_of(catalyst, call)
+    def _of_frame(cls, catalyst: Catalyst, call: WindowCall, name: str, counted: Java | None) -> "_Skipping | None":
+        function, (lower, upper) = call.function, ends_of(call)
         kind: Literal["first", "last"] = "first"
         if name in ("First", "NthValue") and lower == _START:
-            turned = False
+            mirrored = False
         elif name == "Last" and upper == _END:
-            turned = True
+            mirrored = True
         elif (name, lower, upper) in (("Last", _START, _ROW), ("First", _ROW, _END)):
-            kind, turned = "last", name == "First"
+            kind, mirrored = "last", name == "First"
         else:
             return None
-        [value], n = arguments_of(catalyst, function), number_in(function.offset(), call) if name == "NthValue" else 1
-        own = catalyst.mirrored(spec) if turned else spec
-        return cls(kind, n, value, value if counted is None else counted, own, turned)
+        n = number_in(catalyst, function.children[1], call) if name == "NthValue" else 1
+        [value] = arguments_of(catalyst, function)
+        return cls(kind, n, value, value if counted is None else counted, call.over, mirrored)
 
     def count(self, catalyst: Catalyst) -> Java | None:
         """The number of rows that count up to a row, where it is asked for; of the whole partition it is not."""
         count = catalyst.count_of(self.counted)
         if self.kind == "before":
-            return catalyst.over_rows(count, self._keys, self._order, _ROW)
-        if catalyst.kind(self.spec.frameSpecification().upper()) == _END:
+            return catalyst.over_rows(count, self._keys, self._order(catalyst), _ROW)
+        frame = self.spec.frame
+        if (frame.lower.kind == _START) if self.is_mirrored else (frame.upper.kind == _END):
             return None
-        return catalyst.alias(catalyst.expressions.WindowExpression(count, self.spec), "n")
+        own = catalyst.mirrored(self.spec) if self.is_mirrored else self.spec.java
+        return catalyst.alias(catalyst.over(count, own), "n")
 
     def beside(self, catalyst: Catalyst, plan: Java, count: Java | None) -> tuple[Java, Java]:
         """The plan with what the function takes beside its rows, and the function's value."""
@@ -125,49 +128,50 @@ class _Skipping:
 
     @property
     def _keys(self) -> list[Java]:
-        return list(each_of(self.spec.partitionSpec()))
+        return [each.java for each in self.spec.keys]
 
-    @property
-    def _order(self) -> list[Java]:
-        return list(each_of(self.spec.orderSpec()))
+    def _order(self, catalyst: Catalyst) -> list[Java]:
+        if self.is_mirrored:
+            return list(map(catalyst.opposite, self.spec.order))
+        return [each.java for each in self.spec.order]
 
     def _first(self, catalyst: Catalyst, plan: Java, count: Java | None) -> tuple[Java, Java]:
         """That of the partition, if there are so many values in the frame."""
-        known_first = [catalyst.ascending(catalyst.expressions.IsNull(self.counted)), *self._order]
+        known_first = [catalyst.ascending(catalyst.is_null(self.counted)), *self._order(catalyst)]
         called, last = (
             (catalyst.first_of(self.value), _ROW) if self.n == 1 else (catalyst.nth_of(self.value, self.n), _END)
         )
         first = catalyst.over_rows(called, self._keys, known_first, last)
         plan = catalyst.window([first], self._keys, known_first, plan)
-        value = first.toAttribute()
+        value = catalyst.column_of(first)
         if count is None:
             return plan, value
-        fewer = catalyst.cast(catalyst.constant(self.n - 1), count.dataType())
-        return plan, catalyst.only_if(catalyst.expressions.GreaterThan(count, fewer), value)
+        fewer = catalyst.cast_like(catalyst.constant(self.n - 1), count)
+        return plan, catalyst.when(catalyst.greater(count, fewer), value)
 
     def _last(self, catalyst: Catalyst, plan: Java, count: Java) -> tuple[Java, Java]:
         """The only value of the rows with the same number of values."""
         alike = [*self._keys, count]
         last = catalyst.over_rows(catalyst.greatest_of(self.value), alike, [], _END)
-        return catalyst.window([last], alike, [], plan), last.toAttribute()
+        return catalyst.window([last], alike, [], plan), catalyst.column_of(last)
 
     def _before(self, catalyst: Catalyst, plan: Java, count: Java) -> tuple[Java, Java]:
-        """Of a row with a value, the one `n` rows before among such rows.
+        """In a row with a value, the one `n` rows before among such rows.
 
-        Of a row without one, that of the last row with one, which counts itself.
+        In a row without one, that of the last row with one, which counts itself.
         """
-        is_null = catalyst.expressions.IsNull(self.value)
-        alike = [*self._keys, is_null]
-        known = catalyst.over_rows(catalyst.lag_of(self.value, self.n), alike, self._order, _ROW)
+        is_null = catalyst.is_null(self.value)
+        alike, order = [*self._keys, is_null], self._order(catalyst)
+        known = catalyst.over_rows(catalyst.lag_of(self.value, self.n), alike, order, _ROW)
         calls, counted = [known], self.value
         if self.n > 1:
-            calls.append(catalyst.over_rows(catalyst.lag_of(self.value, self.n - 1), alike, self._order, _ROW))
-            counted = calls[-1].toAttribute()
-        plan = catalyst.window(calls, alike, self._order, plan)
-        of_known = catalyst.only_if(catalyst.expressions.IsNotNull(self.value), counted)
+            calls.append(catalyst.over_rows(catalyst.lag_of(self.value, self.n - 1), alike, order, _ROW))
+            counted = catalyst.column_of(calls[-1])
+        plan = catalyst.window(calls, alike, order, plan)
+        of_known = catalyst.when(catalyst.is_not_null(self.value), counted)
         last = catalyst.over_rows(catalyst.greatest_of(of_known), [*self._keys, count], [], _END)
         plan = catalyst.window([last], [*self._keys, count], [], plan)
-        value = catalyst.expressions.If(is_null, last.toAttribute(), known.toAttribute())
-        if self.default is None or (self.default.foldable() and self.default.eval(None) is None):
+        value = catalyst.if_else(is_null, catalyst.column_of(last), catalyst.column_of(known))
+        if self.default is None or (self.default.foldable and catalyst.constant_of(self.default) is None):
             return plan, value
-        return plan, catalyst.expressions.Coalesce(catalyst.seq([value, self.default]))
+        return plan, catalyst.first_known(value, self.default.java)

@@ -1,14 +1,13 @@
 """The compiler matches on nodes of a plan that no JVM has read."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.catalyst.refusals import RefusedAtError
-from dagster_ckpt.runtime.catalyst.values import Join, Node, Projection, Union
+from dagster_ckpt.runtime.catalyst.values import Java, Join, Node, Projection, Union
 from dagster_ckpt.runtime.plans.compiler import PlanCompiler
 
 LINE = 3
@@ -21,6 +20,8 @@ class Planner:
     is_constant = staticmethod(lambda _: False)
     line_of = staticmethod(lambda _: LINE)
     null_aware_of = staticmethod(lambda _: None)
+    number_of = staticmethod(lambda _: None)
+    name_of = staticmethod(lambda node: node.java)
 
     @staticmethod
     def equi_join_of(_: object) -> tuple[list[str], list[str], None]:
@@ -35,9 +36,9 @@ class Planner:
         return lambda plan, _: f"SELECT {len(columns)} FROM {plan}"
 
 
-def named(name: str) -> Callable[[], Any]:
+def named(name: str) -> Callable[[], Java]:
     """The node of that name in the JVM."""
-    return lambda: SimpleNamespace(nodeName=lambda: name)
+    return lambda: Java(name)
 
 
 def leaf(*, streams: bool = True) -> Node:
@@ -73,7 +74,7 @@ def test_the_line_is_that_of_the_innermost_node() -> None:
 def test_a_node_that_changes_no_row_is_the_one_below(kind: str) -> None:
     plan = above(kind)
     part = part_of(plan)
-    assert part.plan.nodeName() == "Relation"
+    assert part.plan == "Relation"
     assert part.output == ["k", "v"]
 
 
@@ -83,7 +84,7 @@ def test_a_projection_is_the_work_on_the_rows_below() -> None:
     part = part_of(plan)
     assert part.plan.startswith("SELECT 0 FROM ")
     assert part.output == ["k"]
-    assert part_of(rows).plan.nodeName() == "Relation"
+    assert part_of(rows).plan == "Relation"
 
 
 def test_a_table_that_does_not_stream_is_no_part_of_a_union() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dagster_ckpt.runtime.catalyst.values import Expression, Filter, GlobalLimit, LocalLimit, Node, Window
+from dagster_ckpt.runtime.catalyst.values import Expression, Filter, GlobalLimit, LocalLimit, Node, SortTerm, Window
 from dagster_ckpt.runtime.plans.partitions import without_limit
 
 CATALYST: Any = None
@@ -20,7 +20,7 @@ def compared(kind: str, most: int, number: int = RANK) -> Expression:
     return Expression(kind, (Expression("AttributeReference", number=number), literal(most)))
 
 
-def ranked(condition: Expression, *, order: tuple[Expression, ...] = ()) -> Filter:
+def ranked(condition: Expression, *, order: tuple[SortTerm, ...] = ()) -> Filter:
     call = Expression("Alias", (Expression("WindowExpression", (Expression("RowNumber"),)),), number=RANK)
     window = Window(kind="Window", children=(ROWS,), calls=(call,), keys=(), order=order)
     return Filter(kind="Filter", children=(window,), condition=condition)
@@ -28,12 +28,12 @@ def ranked(condition: Expression, *, order: tuple[Expression, ...] = ()) -> Filt
 
 def test_a_limit_goes_where_no_key_is_asked_for() -> None:
     below = LocalLimit(kind="LocalLimit", children=(ROWS,), count=literal(3))
-    assert without_limit(CATALYST, GlobalLimit(kind="GlobalLimit", children=(below,), count=literal(3)), []) is ROWS
+    assert without_limit(CATALYST, GlobalLimit(kind="GlobalLimit", children=(below,), count=literal(3)), ()) is ROWS
 
 
 def test_no_rows_stay_no_rows() -> None:
     none = GlobalLimit(kind="GlobalLimit", children=(ROWS,), count=literal(0))
-    assert without_limit(CATALYST, none, []) is none
+    assert without_limit(CATALYST, none, ()) is none
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_no_rows_stay_no_rows() -> None:
     ],
 )
 def test_a_bound_of_row_numbers_without_an_order_goes(condition: Expression) -> None:
-    assert without_limit(CATALYST, ranked(condition), []) is ROWS
+    assert without_limit(CATALYST, ranked(condition), ()) is ROWS
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,10 @@ def test_a_bound_of_row_numbers_without_an_order_goes(condition: Expression) -> 
 )
 def test_any_other_filter_stays(condition: Expression) -> None:
     node = ranked(condition)
-    assert without_limit(CATALYST, node, []) is node
+    assert without_limit(CATALYST, node, ()) is node
 
 
 def test_a_bound_in_an_order_stays() -> None:
-    node = ranked(compared("LessThanOrEqual", 1), order=(Expression("SortOrder"),))
-    assert without_limit(CATALYST, node, []) is node
+    order = SortTerm("SortOrder", by=literal(1), ascends=True, nulls_first=True)
+    node = ranked(compared("LessThanOrEqual", 1), order=(order,))
+    assert without_limit(CATALYST, node, ()) is node
