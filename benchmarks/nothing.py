@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from benchmarks.inputs import ARROW_SCHEMA, KEY
 from benchmarks.ours import SHARDS
 from benchmarks.session import CORES, read_inbox
-from dagster_ckpt.runtime.driver.batch_plan import rows_of
+from dagster_ckpt.runtime.catalyst.physical_plan import rows_of
 from dagster_ckpt.runtime.driver.stream_job import JobOptions
 from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.runtime.spark.wide_rows import limit_batches

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import CheckpointCoordinatorResource, CheckpointStore
 from dagster_ckpt.cli import main
-from dagster_ckpt.runtime.catalyst.query_plan import each_of
+from dagster_ckpt.runtime.catalyst.trees import each_of
 from dagster_ckpt.runtime.spark.jvm import java_class
 from dagster_ckpt.storage.stores import probe
 from dagster_ckpt.storage.stores.address import StoreAddress

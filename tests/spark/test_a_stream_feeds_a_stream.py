@@ -167,7 +167,7 @@ def test_spark_may_aggregate_an_upstreams_rows_before_it_shuffles_them(
     chain.epochs_max, plans, execution_of_batch = 1, list[str](), EpochQuery.execution_of_batch
 
     def noted(query: EpochQuery, frame: DataFrame) -> Any:
-        execution = execution_of_batch(query, frame)
+        execution: Any = execution_of_batch(query, frame)
         plans.append(str(execution.sparkPlan().toString()))
         return execution
 

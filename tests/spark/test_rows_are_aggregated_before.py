@@ -254,7 +254,7 @@ def test_each_epoch_is_made_as_the_last_one_should_have_been(
     execution_of_batch = EpochQuery.execution_of_batch
 
     def noted(query: EpochQuery, frame: DataFrame) -> Any:
-        execution = execution_of_batch(query, frame)
+        execution: Any = execution_of_batch(query, frame)
         plans.append(str(execution.sparkPlan().toString()))
         return execution
 

@@ -14,7 +14,8 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.plan_text import shown_type, without_seeds
 from dagster_ckpt.runtime.catalyst.planner import planner, sequence
-from dagster_ckpt.runtime.catalyst.query_plan import (
+from dagster_ckpt.runtime.catalyst.reader import read, read_expressions, read_types
+from dagster_ckpt.runtime.catalyst.trees import (
     column_number,
     columns_of,
     each_of,
@@ -25,7 +26,6 @@ from dagster_ckpt.runtime.catalyst.query_plan import (
     nodes,
     plan_of,
 )
-from dagster_ckpt.runtime.catalyst.reader import read, read_expressions, read_types
 from dagster_ckpt.runtime.catalyst.values import (
     Expression,
     Expressions,

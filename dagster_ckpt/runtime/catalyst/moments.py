@@ -3,7 +3,10 @@
 import re
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from dagster_ckpt.runtime.catalyst.values import Expression
+from dagster_ckpt.runtime.spark.jvm import java_class
 
 OF_THE_MOMENT = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentBatchTimestamp")
 """Expressions that Spark calls deterministic, because they are within one micro-batch."""
@@ -13,6 +16,7 @@ _SPECIAL = re.compile(rf"\s*(?:{_OF_TODAY}|{_TIME_ALONE})", re.IGNORECASE)
 """Texts for which Spark has a time that depends on now; one without a date is of today."""
 _TYPED = re.compile(r"(?:date|timestamp(?:_ntz|_ltz)?)\s*r?[\"']", re.IGNORECASE)
 """How a constant of these types begins."""
+_ZONE = "spark.sql.session.timeZone"
 _TYPES = ("date", "timestamp", "timestamp_ntz")
 
 
@@ -49,3 +53,9 @@ def _source_text(part: Expression) -> str | None:
     if not (text.isDefined() and start.isDefined() and stop.isDefined()):
         return None
     return str(text.get())[start.get() : stop.get() + 1]  # counted in code points
+
+
+def session_zone(session: SparkSession) -> str:
+    """Java's normalized name of the session's time zone."""
+    times = java_class(session, "org.apache.spark.sql.catalyst.util.DateTimeUtils")
+    return str(times.getZoneId(session.conf.get(_ZONE)).normalized().getId())

@@ -5,16 +5,18 @@ have both: the same query has others when another one was planned before it, or 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from dagster_ckpt.runtime.catalyst.query_plan import each_of, has_pattern, kind_of, nodes, tree_pattern
-from dagster_ckpt.runtime.spark.jvm import scala_map
+from dagster_ckpt.runtime.catalyst.trees import each_of, has_pattern, kind_of, nodes, plan_of, tree_pattern
+from dagster_ckpt.runtime.catalyst.values import Expression
+from dagster_ckpt.runtime.spark.jvm import java_class, scala_map
 
 _NUMBER = re.compile(r"#(\d+)")
 _BEHIND = re.compile(r"^L?(?:-T\d+ms)?")
@@ -51,14 +53,21 @@ def without_seeds(session: SparkSession, plan: Any) -> Any:
     return plan.transformAllExpressionsWithSubqueries(unseeded)
 
 
-def with_variables_by_place(session: SparkSession, expression: Any, variables: Sequence[Any]) -> Any:
-    """The expression with `_1`... in place of its lambdas' variables, whose texts in SQL are all the same."""
-    places: dict[int, int] = {}
+def sql_of(session: SparkSession, expression: Expression) -> str:
+    """The SQL of an expression that a node has, the same in every process.
+
+    It has `_1`... in place of its lambdas' variables, whose texts in SQL are all the same.
+    """
+    variables = [part for part in expression.parts() if part.kind == "NamedLambdaVariable"]
+    if not variables:
+        return expression.sql
+    places: dict[int | None, int] = {}
     named = []
     for each in variables:
-        place = places.setdefault(int(each.exprId().id()), len(places) + 1)
-        named.append((each, each.toAttribute().withName(f"_{place}")))
-    return expression.transform(scala_map(session, named))
+        own: Any = each.java
+        named.append((own, own.toAttribute().withName(f"_{places.setdefault(each.number, len(places) + 1)}")))
+    whole: Any = expression.java
+    return str(whole.transform(scala_map(session, named)).sql())
 
 
 @contextmanager
@@ -72,13 +81,20 @@ def whole_texts(session: SparkSession) -> Iterator[None]:
         session.conf.set(_ITEMS_MAX, str(before))
 
 
-def python_functions(session: SparkSession, plan: Any) -> list[Any]:
-    """The calls of Python functions in a plan and its subqueries."""
+def python_functions(frame: DataFrame) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """The calls of Python functions in a DataFrame's plan and its subqueries: the name, and what loads the pickle."""
+    session, plan = frame.sparkSession, plan_of(frame)
     found = [each for each in _expressions_with(session, plan, _UDF) if kind_of(each) in PYTHON_FUNCTIONS]
-    if not has_pattern(session, plan, "GENERATE"):
-        return found
-    generators = (node.generator() for node in nodes(plan) if kind_of(node) == "Generate")
-    return [*found, *(each for each in generators if kind_of(each) == "PythonUDTF")]
+    if has_pattern(session, plan, "GENERATE"):
+        generators = (node.generator() for node in nodes(plan) if kind_of(node) == "Generate")
+        found += [each for each in generators if kind_of(each) == "PythonUDTF"]
+    for call in found:
+        yield str(call.name()), partial(_pickled_function, session, call)
+
+
+def _pickled_function(session: SparkSession, call: Any) -> bytes:
+    to_bytes = getattr(java_class(session, "scala.reflect.ClassTag$"), "MODULE$").Byte()
+    return bytes(call.func().command().toArray(to_bytes))
 
 
 def _expressions_with(session: SparkSession, plan: Any, pattern: str) -> Iterator[Any]:

@@ -1,18 +1,18 @@
 """The analysed plan of the user's DataFrame: which sources it reads, and that no step of it keeps state."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame as AnyDataFrame
-from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.spark.jvm import java_class, java_frame, java_session
+from dagster_ckpt.runtime.catalyst.reader import read
+from dagster_ckpt.runtime.catalyst.trees import plan_of
+from dagster_ckpt.runtime.catalyst.values import Node
+from dagster_ckpt.runtime.spark.jvm import java_class
 
 _COUNTS = "Stream(df).key_by(...).aggregate(...), or .window(...).aggregate(...) where df groups by a window"
 _DEDUPLICATES = "Stream(df).key_by(...).deduplicate()"
@@ -20,11 +20,6 @@ _EXPIRES = 'Stream(df).with_watermark(...).key_by(...).deduplicate(expire_after=
 _JOINS = "Stream(left).key_by(...).interval_join(Stream(right).key_by(...), ...), or join, instant_join, window_join"
 _PROCESSES = "Stream(df).key_by(...).process(...)"
 _NOTHING_YET = "nothing in this release"
-
-_BETWEEN = "\x01"
-"""Stands in no name and in no text of Spark's."""
-_COLUMN = re.compile(r"(.*)#(\d+)[^#]*", re.DOTALL)
-"""The text of a column: its name, its number, and a letter for some types."""
 
 _CHECKS = "spark.sql.streaming.unsupportedOperationCheck"
 
@@ -59,11 +54,23 @@ class Leaf:
     with one number.
     """
 
-    relation: Any
+    relation: Node
     number: int
 
 
-def analysed_plan(asset: str, frame: object) -> Any:
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a streaming relation reads: its format, and the options that it was given, by their names in small letters.
+
+    `reads_files`: Spark keeps its positions as the files that it has seen.
+    """
+
+    format: str
+    options: Mapping[str, str]
+    reads_files: bool
+
+
+def analysed_plan(asset: str, frame: object) -> Node:
     """Spark's analysed plan of a DataFrame. Raises `InvalidPipelineError` for one that does not stream."""
     if not isinstance(frame, DataFrame):
         raise InvalidPipelineError(
@@ -74,25 +81,19 @@ def analysed_plan(asset: str, frame: object) -> Any:
         raise InvalidPipelineError(
             f"the DataFrame does not stream: read it with spark.readStream, not spark.read. asset={asset}"
         )
-    return plan_of(frame)
+    return node_of(frame)
 
 
-def plan_of(frame: AnyDataFrame) -> Any:
-    """Spark's analysed plan of a DataFrame that is known to have one."""
-    known = _plans.get(frame)
+def node_of(frame: AnyDataFrame) -> Node:
+    """The analysed plan of a DataFrame that is known to have one, as values."""
+    known = _nodes.get(frame)
     if known is None:
-        known = _plans[frame] = java_frame(frame).queryExecution().analyzed()
+        known = _nodes[frame] = read(frame.sparkSession, plan_of(frame))
     return known
 
 
-_plans: WeakKeyDictionary[AnyDataFrame, Any] = WeakKeyDictionary()
+_nodes: WeakKeyDictionary[AnyDataFrame, Node] = WeakKeyDictionary()
 """The plans of DataFrames that have been asked for theirs."""
-
-
-def frame_of(session: SparkSession, plan: Any) -> DataFrame:
-    """A DataFrame of a logical plan."""
-    made = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(java_session(session), plan)
-    return DataFrame(made, session)
 
 
 def needs_steps(frame: AnyDataFrame) -> bool:
@@ -100,29 +101,26 @@ def needs_steps(frame: AnyDataFrame) -> bool:
 
     A watermark is no state.
     """
-    found = [node for node in nodes(plan_of(frame)) if node.isStreaming()]
-    stateful = (node for node in found if _stateful(node) is not None)
-    return any(kind_of(node) != "EventTimeWatermark" for node in stateful) or any(
-        kind_of(node) == "LogicalRDD" for node in found
+    found = [node for node in node_of(frame).nodes() if node.streams]
+    return any(
+        node.kind == "LogicalRDD" or (node.kind != "EventTimeWatermark" and _stateful(node) is not None)
+        for node in found
     )
 
 
-def refuse_stateful_steps(asset: str, plan: Any) -> None:
+def refuse_stateful_steps(asset: str, plan: Node) -> None:
     """Raise `InvalidPipelineError` if a streaming step keeps state: our checkpoints would not hold it."""
-    for node in nodes(plan):
-        if not node.isStreaming():
-            continue
-        found = _stateful(node)
+    for node in plan.nodes():
+        found = _stateful(node) if node.streams else None
         if found is not None:
             _refuse(asset, *found)
 
 
-def _stateful(node: Any) -> tuple[str, str] | None:
+def _stateful(node: Node) -> tuple[str, str] | None:
     """What a streaming node is that keeps state, and what to use instead; None: it keeps none."""
-    name = kind_of(node)
-    if name == "Join" and all(child.isStreaming() for child in each_of(node.children())):
+    if node.kind == "Join" and all(child.streams for child in node.children):
         return "a join of two streams", _JOINS
-    return _STATEFUL.get(name)
+    return _STATEFUL.get(node.kind)
 
 
 def check_streams(frame: AnyDataFrame) -> None:
@@ -143,17 +141,41 @@ def refuse_unknown_state(asset: str) -> None:
     _refuse(asset, "a step that keeps state", "one of Stream's own steps")
 
 
-def leaves(plan: Any) -> tuple[Leaf, ...]:
+def leaves(plan: Node) -> tuple[Leaf, ...]:
     """The plan's streaming relations, each occurrence once, in the order of Spark's offset log."""
     found: list[Leaf] = []
-    for node in nodes(plan):
-        if not kind_of(node).startswith("StreamingRelation"):
+    for node in plan.nodes():
+        if not node.kind.startswith("StreamingRelation"):
             continue
         # As Spark does: equal relations share one source, and sources are numbered in order of first use.
-        twins = [leaf.number for leaf in found if leaf.relation.equals(node)]
+        own: Any = node.java
+        twins = [leaf.number for leaf in found if own.equals(leaf.relation.java)]
         number = twins[0] if twins else len({leaf.number for leaf in found})
         found.append(Leaf(node, number))
     return tuple(found)
+
+
+def source_options(leaf: Leaf) -> SourceOptions:
+    """What a streaming relation was told to read."""
+    relation: Any = leaf.relation.java
+    if leaf.relation.kind == "StreamingRelation":
+        source = relation.dataSource()
+        reads_files = str(source.sourceInfo().name()).startswith("FileSource[")
+        return SourceOptions(str(source.className()).lower(), _options(source.options()), reads_files)
+    options = {str(key).lower(): str(value) for key, value in relation.extraOptions().items()}
+    if relation.identifier().isDefined():
+        options["path"] = f"{relation.catalog().get().name()}.{relation.identifier().get()}"
+    return SourceOptions(str(relation.sourceName()).lower(), options, reads_files=False)
+
+
+def _options(options: Any) -> Mapping[str, str]:
+    """A map of Scala's."""
+    found = {}
+    entries = options.iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        found[str(entry._1()).lower()] = str(entry._2())  # noqa: SLF001  (a Scala pair's names)
+    return found
 
 
 def _refuse(asset: str, step: str, ours: str) -> None:
@@ -161,71 +183,3 @@ def _refuse(asset: str, step: str, ours: str) -> None:
         "the DataFrame may use stateless steps only: Spark's own state is in no checkpoint of this stream and would be "
         f"lost with the first crash. asset={asset}, step={step}, instead={ours}"
     )
-
-
-def nodes(tree: Any) -> Iterator[Any]:
-    """The nodes of a plan or an expression, each before those below it."""
-    yield tree
-    for child in each_of(tree.children()):
-        yield from nodes(child)
-
-
-def each_of(items: Any) -> Iterator[Any]:
-    """The items of a sequence in the JVM. Each is a call to it, and planning is a matter of how many there are."""
-    for place in range(items.size()):
-        yield items.apply(place)
-
-
-def texts_of(items: Any) -> list[str]:
-    """The texts of the items of a sequence in the JVM, in one call."""
-    text = str(items.mkString(_BETWEEN))
-    return text.split(_BETWEEN) if text else []
-
-
-def columns_of(attributes: Any) -> list[tuple[str, int]]:
-    """The names of columns, a sequence in the JVM, and Spark's numbers of them, in one call."""
-    found = (_COLUMN.fullmatch(text) for text in texts_of(attributes))
-    return [(each[1], int(each[2])) for each in found if each is not None]
-
-
-def are_same(one: Any, other: Any) -> bool:
-    """Whether two plans are one, with the same columns."""
-    return bool(one.fastEquals(other))
-
-
-def give_same_rows(one: Any, other: Any) -> bool:
-    """Whether two plans have the same rows, whatever Spark's numbers of their columns are."""
-    return bool(one.sameResult(other))
-
-
-def has_pattern(session: SparkSession, plan: Any, pattern: str) -> bool:
-    """Whether a plan, with its subqueries, has a node or an expression of this kind of Spark's `TreePattern`."""
-    return bool(plan.containsPattern(tree_pattern(session, pattern)))
-
-
-def tree_pattern(session: SparkSession, name: str) -> Any:
-    """A value of Spark's `TreePattern`, which is looked up once in a JVM."""
-    jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
-    return _tree_pattern(jvm, name)
-
-
-@lru_cache(maxsize=32)
-def _tree_pattern(jvm: Any, name: str) -> Any:
-    return getattr(getattr(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern"), name)()
-
-
-def is_leaf(node: Any) -> bool:
-    """Whether nothing is below the node of a plan."""
-    return bool(node.children().isEmpty())
-
-
-def kind_of(node: Any) -> str:
-    """The name of the class of a plan's node or an expression."""
-    return str(node.productPrefix()) or str(node.getClass().getSimpleName()).rstrip("$")
-
-
-def column_number(attribute: Any) -> int:
-    """Spark's number of a column, or of what an alias names: one that goes on unchanged keeps it."""
-    found = _COLUMN.fullmatch(str(attribute.toString()))  # one call; to ask for the number itself takes three
-    assert found is not None, "it has a name and a number"
-    return int(found[2])

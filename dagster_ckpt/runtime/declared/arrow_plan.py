@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dagster_ckpt.runtime.catalyst.query_plan import columns_of, plan_of
 from dagster_ckpt.runtime.catalyst.reader import nodes_above
+from dagster_ckpt.runtime.catalyst.trees import columns_of_frame, plan_of
 from dagster_ckpt.runtime.catalyst.values import Expression
 from dagster_ckpt.runtime.task.arrow_work import ArrowValue, ArrowWork, ColumnAt, Remainder, Widened
 
@@ -25,13 +25,13 @@ def arrow_work_of(rows: "DataFrame", worked: "DataFrame", names: Sequence[str]) 
     added = nodes_above(worked.sparkSession, plan_of(worked), plan_of(rows))
     if any(node.kind not in ("Project", "SubqueryAlias") for node in added):
         return None
-    before = columns_of(plan_of(rows).output())
+    before = columns_of_frame(rows)
     columns: _Columns = {number: ColumnAt(place) for place, (_, number) in enumerate(before)}
     for project in reversed(added):
         if project.kind == "Project":
             values = {each.number: _value(each, columns) for each in project.expressions}
             columns = {number: value for number, value in values.items() if number is not None and value is not None}
-    by_name = {name: columns.get(number) for name, number in reversed(columns_of(plan_of(worked).output()))}
+    by_name = {name: columns.get(number) for name, number in reversed(columns_of_frame(worked))}
     found = tuple(value for name in names if (value := by_name.get(name)) is not None)
     return found if len(found) == len(names) else None
 

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from pyspark.sql import SparkSession
-
 from dagster_ckpt.operators.column_lineage import Work
-from dagster_ckpt.runtime.catalyst.query_plan import are_same, give_same_rows, leaves, plan_of
-from dagster_ckpt.runtime.catalyst.reader import read
-from dagster_ckpt.runtime.catalyst.values import Expression, Generate, Java, Node, Projection
+from dagster_ckpt.runtime.catalyst.query_plan import leaves, node_of
+from dagster_ckpt.runtime.catalyst.trees import are_same, give_same_rows
+from dagster_ckpt.runtime.catalyst.values import Expression, Generate, Node, Projection
 from dagster_ckpt.runtime.declared.stream import Stream
 
 _BY_COLUMN = {
@@ -37,20 +35,18 @@ def work_of_inputs(stream: Stream) -> tuple[tuple[Work, ...], ...]:
 
 
 def _work_of(stream: Stream) -> Work:
-    session = stream.frame.sparkSession
+    node = node_of(stream.frame)
     if stream.earlier is not None:
-        return _columns_read(session, plan_of(stream.frame), plan_of(stream.earlier.changes))
+        return _columns_read(node, node_of(stream.earlier.changes))
     if stream.upstream is None:
         return None
-    plan = plan_of(stream.frame)
-    relations = [leaf.relation for leaf in leaves(plan)]
-    return _columns_read(session, plan, relations[0]) if len(relations) == 1 else {}
+    relations = [leaf.relation for leaf in leaves(node)]
+    return _columns_read(node, relations[0]) if len(relations) == 1 else {}
 
 
-def _columns_read(session: SparkSession, plan: Java, base: Java) -> Mapping[str, tuple[str, ...]]:
+def _columns_read(node: Node, base: Node) -> Mapping[str, tuple[str, ...]]:
     """For each column of the plan the columns of its node `base` that it is computed from, where that is known."""
-    node = read(session, plan)
-    found = _origins(node, read(session, base))
+    found = _origins(node, base)
     if found is None:
         return {}
     # The first of a name, as the tasks read it.

@@ -5,7 +5,7 @@ They are advice. A function counts by its name and its types, and a stream goes 
 
 import functools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
@@ -13,12 +13,9 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql import SparkSession
 
 from dagster_ckpt.runtime.catalyst.plan_text import python_functions
-from dagster_ckpt.runtime.catalyst.query_plan import plan_of
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.spark.jvm import java_class
 
 Digests = tuple[tuple[str, str], ...]
 """The names of functions, sorted, each with its digest. Several may have one name, as lambdas do."""
@@ -53,20 +50,19 @@ def digest(function: object) -> str:
 def _functions(stream: Stream) -> Iterator[tuple[str, object]]:
     for step in stream.steps:
         for each in step.inputs:
-            for call in python_functions(each.frame.sparkSession, plan_of(each.frame)):
-                yield str(call.name()), _load_function(each.frame.sparkSession, call)
+            for name, pickled in python_functions(each.frame):
+                yield name, _load_function(pickled)
         if isinstance(step.code, Mapping):
             yield from step.code.items()
         elif step.code is not None:
             yield type(step.code).__name__, step.code
 
 
-def _load_function(session: SparkSession, call: Any) -> object:
+def _load_function(pickled: Callable[[], bytes]) -> object:
     """The function of a call in a plan; the kind of the error where it cannot be had, as one that Spark broadcasts."""
-    to_bytes = getattr(java_class(session, "scala.reflect.ClassTag$"), "MODULE$").Byte()
-    pickled: Any = CloudPickleSerializer
+    serializer: Any = CloudPickleSerializer
     try:  # it is this process that has pickled it
-        function, *_ = pickled().loads(bytes(call.func().command().toArray(to_bytes)))
+        function, *_ = serializer().loads(pickled())
     except Exception as error:  # noqa: BLE001  (whatever a module raises that is imported for it)
         return type(error)
     return function

@@ -9,10 +9,10 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.shared.checks.pipeline_checks import is_key
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.catalyst.moments import moment_in
-from dagster_ckpt.runtime.catalyst.plan_text import with_variables_by_place
-from dagster_ckpt.runtime.catalyst.query_plan import columns_of, plan_of
+from dagster_ckpt.runtime.catalyst.moments import moment_in, session_zone
+from dagster_ckpt.runtime.catalyst.plan_text import sql_of
 from dagster_ckpt.runtime.catalyst.reader import nodes_above
+from dagster_ckpt.runtime.catalyst.trees import columns_of_frame, plan_of
 from dagster_ckpt.runtime.catalyst.values import Expression, Node
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.jvm import java_class, java_session
@@ -35,7 +35,6 @@ _AT_MOST_ONE = ("Filter", "Project", "SubqueryAlias")
 """Those of them that make no more than one row of each."""
 _MOVES = {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Union"}
 """Plan nodes that bring rows to other partitions."""
-_ZONE = "spark.sql.session.timeZone"
 _UTC = "Z"
 """Java's normalized name of the zone without offset."""
 
@@ -82,7 +81,7 @@ class RowWork:
         """The work, from the first on: `SELECT a, (b + 1) AS c WHERE (a > 2)`."""
         steps = ((_ROW_BY_ROW.get(node.kind, node.kind), node) for node in reversed(self._added))
         session = self._worked.sparkSession
-        told = [(word, ", ".join(_text(session, each) for each in node.expressions)) for word, node in steps if word]
+        told = [(word, ", ".join(sql_of(session, each) for each in node.expressions)) for word, node in steps if word]
         return " ".join(f"{word} {expressions}" for word, expressions in told)
 
     def with_zone(self, text: str) -> str:
@@ -94,9 +93,7 @@ class RowWork:
         session = self._worked.sparkSession
         if not any(_depends_on_zone(part) for node in self._added for part in node.parts()):
             return text
-        times = java_class(session, "org.apache.spark.sql.catalyst.util.DateTimeUtils")
-        zone = times.getZoneId(session.conf.get(_ZONE))
-        name = str(zone.normalized().getId())
+        name = session_zone(session)
         return text if name == _UTC else f"{text} [in time zone {name}]"
 
     def check_judges_by_values(self, text: str) -> None:
@@ -147,7 +144,7 @@ class RowWork:
                     if (column := each.column) is not None and column.number in origins
                 }
         found: dict[str, str] = {}
-        for name, number in columns_of(plan_of(self._worked).output()):
+        for name, number in columns_of_frame(self._worked):
             if number in origins:
                 found.setdefault(origins[number], name)
         return found
@@ -165,14 +162,6 @@ class RowWork:
     @cached_property
     def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:
         return _attributes(self._rows), _attributes(self._worked)
-
-
-def _text(session: "SparkSession", expression: Expression) -> str:
-    """The expression in SQL, the same in every process."""
-    variables = [part.java for part in expression.parts() if part.kind == "NamedLambdaVariable"]
-    if not variables:
-        return expression.sql
-    return str(with_variables_by_place(session, expression.java, variables).sql())
 
 
 def _depends_on_zone(part: Expression) -> bool:
@@ -235,4 +224,4 @@ def _check_expression(expression: Expression, text: str) -> None:
 
 def _attributes(rows: "DataFrame") -> dict[str, int]:
     """Spark's number of each column: a column that goes on unchanged keeps it."""
-    return dict(columns_of(plan_of(rows).output()))
+    return dict(columns_of_frame(rows))

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -14,7 +13,7 @@ from dagster_ckpt.protocol.epochs.upstream import FORMAT as UPSTREAM
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.redaction import redacted_address, redacted_folder
 from dagster_ckpt.protocol.transitions.source_moves import Moves
-from dagster_ckpt.runtime.catalyst.query_plan import Leaf
+from dagster_ckpt.runtime.catalyst.query_plan import Leaf, source_options
 from dagster_ckpt.runtime.spark.jvm import java_class
 
 _CHOOSING = {
@@ -159,36 +158,26 @@ def _spelled(session: SparkSession, address: str) -> str:
 
 
 def _source(asset: str, session: SparkSession, leaf: Leaf) -> Source:
-    relation = leaf.relation
-    if relation.getClass().getSimpleName() == "StreamingRelation":
-        data_source = relation.dataSource()
-        name = str(data_source.className()).lower()
-        options = _scala_map(data_source.options())
-        reads_files = str(data_source.sourceInfo().name()).startswith("FileSource[")
-    else:
-        name = str(relation.sourceName()).lower()
-        options = {str(key).lower(): str(value) for key, value in relation.extraOptions().items()}
-        if relation.identifier().isDefined():
-            options["path"] = f"{relation.catalog().get().name()}.{relation.identifier().get()}"
-        reads_files = False
+    found = source_options(leaf)
+    name, options = found.format, found.options
     if name in _NOT_REPLAYABLE:
         raise InvalidPipelineError(
             "a socket cannot be read again after a crash: read from files, Kafka or another source that can. "
             f"asset={asset}, source={name}"
         )
-    if reads_files and options.get("cleansource", "off").lower() != "off":
+    if found.reads_files and options.get("cleansource", "off").lower() != "off":
         raise InvalidPipelineError(
             "cleanSource would remove files that an older epoch still needs to be read again: leave the option out. "
             f"asset={asset}, cleanSource={options['cleansource']}"
         )
-    chosen = _CHOOSING_FILES if reads_files else _CHOOSING.get(name, ())
+    chosen = _CHOOSING_FILES if found.reads_files else _CHOOSING.get(name, ())
     kept = tuple(sorted((key, options[key]) for key in chosen if key in options))
-    if reads_files:
+    if found.reads_files:
         path = _qualified(session, options["path"])
-        return Source(SourceIdentity(name, redacted_folder(path), kept), leaf.number, (), reads_files, path)
+        return Source(SourceIdentity(name, redacted_folder(path), kept), leaf.number, (), reads_files=True, path=path)
     address = redacted_address(options.get(_BROKERS.get(name, "path"), ""))
     kafka = _kafka_options(options) if name == KAFKA else None
-    return Source(SourceIdentity(name, address, kept), leaf.number, (), reads_files, kafka=kafka)
+    return Source(SourceIdentity(name, address, kept), leaf.number, (), reads_files=False, kafka=kafka)
 
 
 def _kafka_options(options: Mapping[str, str]) -> KafkaOptions:
@@ -207,15 +196,6 @@ def _qualified(session: SparkSession, path: str) -> str:
     hadoop_path = java_class(session, "org.apache.hadoop.fs.Path")(path)
     file_system = hadoop_path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
     return str(file_system.makeQualified(hadoop_path).toString())
-
-
-def _scala_map(options: Any) -> Mapping[str, str]:
-    found = {}
-    entries = options.iterator()
-    while entries.hasNext():
-        entry = entries.next()
-        found[str(entry._1()).lower()] = str(entry._2())  # noqa: SLF001  (a Scala pair's names)
-    return found
 
 
 def named(identity: SourceIdentity) -> str:

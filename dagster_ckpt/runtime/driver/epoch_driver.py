@@ -31,10 +31,10 @@ from dagster_ckpt.protocol.manifest.manifest import (
 )
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
+from dagster_ckpt.runtime.catalyst.physical_plan import PlannedRows
 from dagster_ckpt.runtime.catalyst.query_plan import refuse_unknown_state
 from dagster_ckpt.runtime.declared.function_digests import Digests
 from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
-from dagster_ckpt.runtime.driver.batch_plan import PlannedRows
 from dagster_ckpt.runtime.driver.epoch_job import EpochJob, JobOutcome
 from dagster_ckpt.runtime.driver.executor_files import ExecutorFiles
 from dagster_ckpt.runtime.driver.initial_tables import refuse_other_tables

@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from dagster_ckpt.runtime.driver.batch_plan import PlannedRows, rows_of
+from dagster_ckpt.runtime.catalyst.physical_plan import PlannedRows, rows_of
 from dagster_ckpt.runtime.driver.job_status import JobProgress, RunningTask, progress_of, running_tasks
 from dagster_ckpt.runtime.spark.package_archive import PACKAGE
 from dagster_ckpt.runtime.task.ack_rows import Reply, decode_replies

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.catalyst.query_plan import kind_of, nodes
-from dagster_ckpt.runtime.driver.batch_plan import BatchPlan, PlannedRows
+from dagster_ckpt.runtime.catalyst.physical_plan import PlannedRows, shuffles
+from dagster_ckpt.runtime.catalyst.values import Java
+from dagster_ckpt.runtime.driver.batch_plan import BatchPlan
 from dagster_ckpt.runtime.driver.partial_choice import Shuffled, Touch
 from dagster_ckpt.runtime.task.dataflow import Stage
 from dagster_ckpt.runtime.task.epoch_task import Sent
@@ -55,18 +55,14 @@ class EpochPlans:
         """Those of the steps in the same epoch."""
         return tuple(stage.setup.assignment for stage in self.stages)
 
-    def on(self, batch: DataFrame, reads: Any) -> DataFrame | PlannedRows:
+    def on(self, batch: DataFrame, reads: Java) -> DataFrame | PlannedRows:
         """What comes of a micro-batch. `reads` has the plans that read its rows from the sources."""
         if self._now not in self._plans:
             # Into how many parts Spark shuffles is a setting for all of a plan: it must have nothing else to shuffle.
-            if self._now is not Shuffled.ROWS and _shuffles(reads.executedPlan()):
+            if self._now is not Shuffled.ROWS and shuffles(reads):
                 self._aggregates, self._now = False, Shuffled.ROWS
             self._plans[self._now] = BatchPlan(batch, self.stages, self._replies)
         first = self.stages[0]
         if first.partial is not None:
             batch.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
         return self._plans[self._now].on(batch, reads)
-
-
-def _shuffles(plan: Any) -> bool:
-    return any(kind_of(node) == "ShuffleExchangeExec" for node in nodes(plan))

@@ -10,6 +10,7 @@ from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointC
 from dagster_ckpt.protocol.manifest.codec import FILE_SEEN, FILES_SEEN
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
+from dagster_ckpt.runtime.catalyst.physical_plan import read_once
 from dagster_ckpt.runtime.declared.sources import positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
@@ -153,16 +154,16 @@ class OpenStream:
 
     def first_epoch(self, stages: tuple[Stage, ...]) -> DataFrame:
         """The replies of the first epoch, of the rows of tables that the stream begins with."""
-        return shard_replies(on_initial(stages, initial_rows(self.checked)), self.replies)
+        return shard_replies(on_initial(stages, initial_rows(self.checked)), self.replies, read_once)
 
     def epoch_without_input(self, stages: tuple[Stage, ...]) -> DataFrame:
         """The replies of an epoch that emits what waits for the watermark."""
-        return shard_replies_of_own_epoch(self.session, stages, self.replies)
+        return shard_replies_of_own_epoch(self.session, stages, self.replies, read_once)
 
     def first_epoch_of_steps(self, stages: tuple[Stage, ...], steps: Pipeline, change: StepChange) -> DataFrame:
         """The replies of the epoch in which changed steps begin with the tables of those before them."""
         changed = [replace(stage, setup=replace(stage.setup, changed=steps)) for stage in stages]
-        return shard_replies_of_own_epoch(self.session, changed, self.replies, change.kept)
+        return shard_replies_of_own_epoch(self.session, changed, self.replies, read_once, change.kept)
 
     def stream_writer(self, stages: tuple[Stage, ...], location: str) -> DataStreamWriter:
         """The query over the sources, with its checkpoint folder. Settles what Spark plans for rows of this width."""

@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -27,7 +26,9 @@ from dagster_ckpt.protocol.manifest.manifest import (
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after
 from dagster_ckpt.protocol.transitions.renamed_columns import has_swapped_since
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
+from dagster_ckpt.runtime.catalyst.physical_plan import read_once
 from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
+from dagster_ckpt.runtime.catalyst.values import Node
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.function_digests import Digests, function_digests
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow, check_initial
@@ -130,7 +131,7 @@ def planned(asset: str, stream: object) -> CheckedStream:
     return _planned(asset, *_analysed(asset, stream))
 
 
-def _analysed(asset: str, stream: object) -> tuple[Stream, Sequence[Any]]:
+def _analysed(asset: str, stream: object) -> tuple[Stream, Sequence[Node]]:
     """The stream as it runs, and Spark's plan of each of its inputs."""
     if not isinstance(stream, Stream):
         raise InvalidPipelineError(
@@ -154,7 +155,7 @@ def _analysed(asset: str, stream: object) -> tuple[Stream, Sequence[Any]]:
     return running, plans
 
 
-def _planned(asset: str, running: Stream, plans: Sequence[Any]) -> CheckedStream:
+def _planned(asset: str, running: Stream, plans: Sequence[Node]) -> CheckedStream:
     for plan in plans:
         refuse_stateful_steps(asset, plan)
     of_inputs = [leaves(plan) for plan in plans]
@@ -303,7 +304,7 @@ def _check_plan(job: StreamJob, checked: CheckedStream) -> None:
 
     try:
         replies = checked.stream.frame.sparkSession.sparkContext.accumulator([], Replies())
-        frame = shard_replies(stages_of(checked, setup), replies)
+        frame = shard_replies(stages_of(checked, setup), replies, read_once)
         refuse_stateful_steps(job.asset, analysed_plan(job.asset, frame))  # also between our own
         check_streams(frame)
     except AnalysisException as error:

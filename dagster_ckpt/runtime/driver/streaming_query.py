@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from dagster_ckpt.runtime.catalyst.physical_plan import execution_of
+from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.lag.source_lags import QueryView
-from dagster_ckpt.runtime.spark.jvm import java_frame
 
 Work = Callable[[DataFrame, int], None]
 
@@ -86,7 +87,7 @@ class EpochQuery:
             finds_data=bool(query.status["isDataAvailable"]),
         )
 
-    def execution_of_batch(self, frame: DataFrame) -> Any:
+    def execution_of_batch(self, frame: DataFrame) -> Java:
         """The plans that read the rows of `frame`, the micro-batch in progress, from the source.
 
         Spark compiles them together with what is done with the rows. `frame` itself is what comes out of them, row by
@@ -94,8 +95,8 @@ class EpochQuery:
         """
         query: Any = self._query
         if query is None:
-            return java_frame(frame).queryExecution()
-        return query._jsq.streamingQuery().lastExecution()  # noqa: SLF001  (as above)
+            return execution_of(frame)
+        return Java(query._jsq.streamingQuery().lastExecution())  # noqa: SLF001  (as above)
 
     def ping(self) -> None:
         """Return once Spark answers for the query, or is known to be gone."""

@@ -13,7 +13,6 @@ from dagster_ckpt.operators.partial_aggregate import PartialAggregate
 from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
-from dagster_ckpt.runtime.spark.jvm import frame_of_rdd, java_frame
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.epoch_task import PassedOn, Sent, TaskSetup, epoch_task
 from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
@@ -51,15 +50,10 @@ class Stage:
 
 
 Cut = Callable[[DataFrame], DataFrame]
-"""What is read in place of rows behind a shuffle, so that their tasks run once in a job."""
+"""What is read in place of rows after a shuffle, so that their tasks run once in a job."""
 
 
-def behind_shuffle(rows: DataFrame) -> DataFrame:
-    """The RDD of the shuffle: Spark runs the tasks before a shuffle once in a job."""
-    return frame_of_rdd(rows.sparkSession, java_frame(rows).queryExecution().toRdd(), java_frame(rows).schema())
-
-
-def shard_replies(stages: Sequence[Stage], replies: Sent, cut: Cut = behind_shuffle) -> DataFrame:
+def shard_replies(stages: Sequence[Stage], replies: Sent, cut: Cut) -> DataFrame:
     """A DataFrame without rows: to work it does the epoch's work. `replies` has those of all steps' tasks then."""
     changes: list[DataFrame] = []
     for number, stage in enumerate(stages):
@@ -128,6 +122,7 @@ def shard_replies_of_own_epoch(
     session: SparkSession,
     stages: Sequence[Stage],
     replies: Sent,
+    cut: Cut,
     kept: Collection[int] = (),
 ) -> DataFrame:
     """The same of an epoch without input, which the driver starts by itself.
@@ -142,7 +137,7 @@ def shard_replies_of_own_epoch(
             rows, columns = session.range(0, tasks, 1, tasks), None
         else:
             rows, columns = _shuffled(changes, stage)
-        changes.append(_done(rows, columns, stages, number, replies))
+        changes.append(_done(rows, columns, stages, number, replies, cut))
     return changes[-1]
 
 
@@ -152,7 +147,7 @@ def _done(
     stages: Sequence[Stage],
     number: int,
     replies: Sent,
-    cut: Cut = behind_shuffle,
+    cut: Cut,
 ) -> DataFrame:
     """The changes of a step; of the last one no row."""
     stage, packed_in = stages[number], columns is not None and stages[number].works is not None
