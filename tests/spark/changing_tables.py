@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.plans import stand_ins
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
+from dagster_ckpt.runtime.plans.stand_ins import stand_ins_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from tests.spark.fingerprints import plan_twice
 from tests.spark.input_files import drop
@@ -32,14 +32,13 @@ def after_each_epoch(
 
     def plan(session: SparkSession) -> Stream:
         add_functions(session)
-        return plan_twice(session, lambda: stream_of_sql(session, query, read(session, root, world)))
+        with stand_ins_of(session):
+            return plan_twice(session, lambda: stream_of_sql(session, query, read(session, root, world)))
 
     try:
         stream.run(plan)
     finally:
-        # Plans in the JVM live as long as what names them in Python, and this names thousands.
-        stand_ins._streams.clear()
-        gc.collect()
+        gc.collect()  # plans in the JVM live as long as what names them in Python, and this names thousands
     epochs = range(OPENED + 1, OPENED + len(stream.epochs) + 1)
     return [bag((row.values() for row in stream.table(epoch).to_pylist()), number) for epoch in epochs]
 

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.plans import stand_ins
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
+from dagster_ckpt.runtime.plans.stand_ins import stand_ins_of
 from tests.spark.fingerprints import PLANS_ALONE, plan_twice
 from tests.spark.local_spark import local_spark
 from tests.spark.rows_as_bags import bag, nine_digits
@@ -43,19 +43,18 @@ def test_each_query_has_its_rows_or_is_refused(
 ) -> None:
     file = FILES.file(name)
     empty_catalog(spark)
-    # Plans in the JVM live as long as what names them in Python.
-    stand_ins._streams.clear()
-    gc.collect()
+    gc.collect()  # plans in the JVM live as long as what names them in Python
     tables = Tables(spark, tmp_path / "tables", file.settings)
     tables.add_known(FILES, " ".join(file.statements).lower())
     kept = 0
-    for number, statement in enumerate(file.statements):
-        if not QUERY.match(statement):
-            tables.run(statement)
-        elif number not in LEFT_OPEN.get(name, {}):
-            tables.refresh()
-            with subtests.test(number=number, query=statement):
-                kept += is_kept(spark, tables, tmp_path / str(number), statement)
+    with stand_ins_of(tables.streams):
+        for number, statement in enumerate(file.statements):
+            if not QUERY.match(statement):
+                tables.run(statement)
+            elif number not in LEFT_OPEN.get(name, {}):
+                tables.refresh()
+                with subtests.test(number=number, query=statement):
+                    kept += is_kept(spark, tables, tmp_path / str(number), statement)
     # A refusal may come as late as when the stream starts.
     assert kept >= KEPT[name] if PLANS_ALONE else kept == KEPT[name]
 

@@ -26,6 +26,7 @@ from dagster_ckpt.runtime.driver.spark_errors import missing_input_named, secret
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
 from dagster_ckpt.runtime.plans.returned import stream_returned
+from dagster_ckpt.runtime.plans.stand_ins import stand_ins_of
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.session import open_session, own_interrupts
 from dagster_ckpt.runtime.spark.task_slots import task_slots
@@ -69,7 +70,8 @@ def user_stream(step: StreamStep, folder: str | None = None) -> Stream:
         started = spark_session(step.resources["spark"])
     spark = open_session(started)
     parameters = step.streaming.parameters
-    with secrets_left_out(), naming(asset=step.stream_name), missing_input_named(step.stream_name):
+    name = step.stream_name
+    with stand_ins_of(spark), secrets_left_out(), naming(asset=name), missing_input_named(name):
         wait_ms = OPEN_WAIT_MS if step.mode is Mode.CONTINUOUS else 0
         upstreams = read_upstreams(
             parameters, step.context, spark, _downstream(step, spark, folder), wait_ms, step.clock
@@ -78,7 +80,7 @@ def user_stream(step: StreamStep, folder: str | None = None) -> Stream:
         returned = step.streaming.function(
             **parameters.arguments(step.context, spark, step.config, step.resources, upstreams, inputs)
         )
-        stream = stream_returned(step.stream_name, returned, spark, {**inputs, **upstreams})
+        stream = stream_returned(name, returned, spark, {**inputs, **upstreams})
         return with_primary_key(stream, step.streaming.options.primary_key)
 
 

@@ -12,6 +12,7 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.returned import stream_returned
+from dagster_ckpt.runtime.plans.stand_ins import stand_ins_of
 from dagster_ckpt.runtime.spark.session import NEEDED, announce_settings
 
 
@@ -40,6 +41,14 @@ def called(
 
     Raises `InvalidPipelineError` for a parameter without an argument, and for what is no stream.
     """
+    with stand_ins_of(session):
+        given = _arguments(function, session, arguments, upstreams)
+        return stream_returned(asset, function(**given), session, given)
+
+
+def _arguments(
+    function: Callable[..., object], session: SparkSession, arguments: Mapping[str, object], upstreams: Upstreams
+) -> dict[str, object]:
     hints = get_type_hints(function)
     given: dict[str, object] = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -53,7 +62,7 @@ def called(
             given[name] = upstreams.stream(name)
         elif parameter.default is inspect.Parameter.empty:
             raise InvalidPipelineError(f"the asset has another parameter: give it in arguments=. parameter={name}")
-    return stream_returned(asset, function(**given), session, given)
+    return given
 
 
 def stream_of_rows(name: str, frame: DataFrame, keys: Sequence[str] | None) -> Stream:

@@ -137,6 +137,12 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     return session
 
 
+def session_id(session: "SparkSession") -> str:
+    """What identifies a session in the JVM, for which Python may have several objects."""
+    own: Any = session
+    return str(own._jsparkSession.sessionUUID())  # noqa: SLF001  (Spark's identity of a session)
+
+
 def _check_sockets(context: Any) -> None:
     """Raise `InvalidPipelineError` where other users can connect to Spark's sockets: a task is code, as a pickle.
 

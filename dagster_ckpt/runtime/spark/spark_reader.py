@@ -22,7 +22,7 @@ from dagster_ckpt.runtime.spark.batch_source import (
     chosen,
 )
 from dagster_ckpt.runtime.spark.package_archive import ship_package
-from dagster_ckpt.runtime.spark.session import as_active, is_local, use_own_python
+from dagster_ckpt.runtime.spark.session import as_active, is_local, session_id, use_own_python
 from dagster_ckpt.storage.stores.address import check_reach
 
 _registered: dict[str, dict[str, object]] = {}
@@ -43,7 +43,7 @@ def register_spark_reader(spark: SparkSession, storage_options: Mapping[str, obj
     Spark shows. Spark wraps an error about an option in its own; `SparkReader` raises ours.
     """
     options = dict(storage_options or {})
-    session = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  (Spark's identity of a session)
+    session = session_id(spark)
     if _registered.get(session) != options:
         use_own_python(spark)
         if not is_local(spark):
