@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
+from dagster_ckpt.runtime.catalyst.builders.conversions import Conversions
 from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
@@ -137,13 +137,13 @@ def test_a_step_by_a_collation_is_known_by_it_and_the_version_of_its_rules(
         [rows] = stream_of_sql(spark, query, tables).inputs
         return rows.frame.columns
 
-    before, real, rules = columns(), Catalyst.collation_keys_in, list[str]()
+    before, real, rules = columns(), Conversions.collation_keys_in, list[str]()
 
-    def others(catalyst: Catalyst, plan: Java) -> set[str]:
-        rules.extend(real(catalyst, plan))
+    def others(convert: Conversions, plan: Java) -> set[str]:
+        rules.extend(real(convert, plan))
         return {f"{each}.1" for each in rules}
 
     assert columns() == before
-    monkeypatch.setattr(Catalyst, "collation_keys_in", others)
+    monkeypatch.setattr(Conversions, "collation_keys_in", others)
     assert columns() != before
     assert all(re.fullmatch(rf"\S*{collation} [0-9.]+", each) for each in rules)

@@ -6,7 +6,9 @@ Reading order
 
     values        nodes, expressions and types as values
     reader        reads them, a whole plan in two calls of the JVM
-    catalyst      read a plan, rewrite it, build plans and DataFrames of parts
+    catalyst      the planner of a session: read a plan, and what builds others
+    builders/     plans and expressions made of others, and rewritten
+    sql_parser    the plan of a query's text
     query_plan    what a DataFrame reads, and that Spark would keep no state for it
     trees         plans, nodes and sequences in the JVM
     plan_text     texts of plans that are the same in every process

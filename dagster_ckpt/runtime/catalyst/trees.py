@@ -56,6 +56,12 @@ def texts_of(items: Any) -> list[str]:
     return text.split(_BETWEEN) if text else []
 
 
+def output_of(plan: Java) -> list[Java]:
+    """The columns of a plan."""
+    own: Any = plan
+    return list(each_of(own.output()))
+
+
 def columns_of_frame(frame: AnyDataFrame) -> list[tuple[str, int]]:
     """The names of a DataFrame's columns, and Spark's numbers of them: a column that goes on unchanged keeps it."""
     plan: Any = plan_of(frame)
@@ -104,3 +110,11 @@ def column_number(attribute: Any) -> int:
     found = _COLUMN.fullmatch(str(attribute.toString()))  # one call; to ask for the number itself takes three
     assert found is not None, "it has a name and a number"
     return int(found[2])
+
+
+def with_subqueries(plan: Any) -> Iterator[Any]:
+    """The nodes of a plan, and those of its subqueries."""
+    for node in nodes(plan):
+        yield node
+        for each in each_of(node.subqueries()):
+            yield from with_subqueries(each)

@@ -62,7 +62,7 @@ class WorkText:
     @classmethod
     def of(cls, catalyst: Catalyst, plan: Java) -> "WorkText":
         """The text of a projection."""
-        plan = catalyst.without_seeds(catalyst.collapsed(plan))
+        plan = catalyst.rules.without_seeds(catalyst.rules.collapse(plan))
         node, without = with_texts(catalyst.session, plan)
         texts = _Texts(node)
         rows = "; ".join(texts.rows(node, without))
@@ -103,7 +103,7 @@ def in_canonical_order(
     """Expressions over rows with the columns `below`, in an order that follows from what they compute."""
     if len(expressions) < 2:
         return list(expressions)
-    keys_alone = catalyst.aggregate([each.java for each in expressions], [], catalyst.no_rows)
+    keys_alone = catalyst.build.aggregate([each.java for each in expressions], [], catalyst.build.no_rows)
     node, other = with_texts(catalyst.session, keys_alone)
     texts, without = ([each.text for each in one.expressions] for one in (node, other))
     names = {number: name for name, number in below}
@@ -254,7 +254,7 @@ def _with_rules(catalyst: Catalyst, plan: Java, texts: Sequence[str]) -> list[st
     """The texts with the rules of collations: keys of others would stand beside those that are kept."""
     if not any(_BY_COLLATION in text for text in texts):
         return list(texts)
-    rules = f"; keys by {', '.join(sorted(catalyst.collation_keys_in(plan)))}"
+    rules = f"; keys by {', '.join(sorted(catalyst.convert.collation_keys_in(plan)))}"
     return [text + rules if _BY_COLLATION in text else text for text in texts]
 
 

@@ -32,7 +32,7 @@ class Call:
         """The call over the rows for which the condition holds."""
         if condition is None:
             return self
-        return replace(self, arguments=[catalyst.when(condition.java, each) for each in self.arguments])
+        return replace(self, arguments=[catalyst.make.when(condition.java, each) for each in self.arguments])
 
 
 def call_of(catalyst: Catalyst, call: AggregateCall) -> Call:
@@ -69,14 +69,14 @@ def _refused(catalyst: Catalyst, call: AggregateCall, instead: str) -> InvalidPi
 def _count(catalyst: Catalyst, call: AggregateCall) -> Call:
     given, where = call.function.children, call.where
     open_ = [each.java for each in given if each.nullable]
-    known = list(map(catalyst.is_not_null, open_))
+    known = list(map(catalyst.make.is_not_null, open_))
     if call.distinct:
         one, type_ = given[0].java, given[0].type
         if len(given) > 1:
-            one = catalyst.struct([(f"c{at}", each.java) for at, each in enumerate(given)])
+            one = catalyst.make.struct([(f"c{at}", each.java) for at, each in enumerate(given)])
             type_ = SparkType("struct", tuple((f"c{at}", each.type) for at, each in enumerate(given)))
             if known:
-                one = catalyst.when(catalyst.all_of(known), one)
+                one = catalyst.make.when(catalyst.make.all_of(known), one)
         if _is_nested(type_) and not _is_flat_struct(type_) and has_exact_text(type_):
             one = text_of(catalyst, one)
         return Call([one], lambda names: [agg.count_distinct(names[0])]).where(catalyst, where)
@@ -85,7 +85,7 @@ def _count(catalyst: Catalyst, call: AggregateCall) -> Call:
     conditions = known if where is None else [where.java, *known]
     if not conditions:
         return Call([], lambda _: [agg.count()])
-    return Call([catalyst.all_of(conditions)], lambda names: [agg.count_if(names[0])])
+    return Call([catalyst.make.all_of(conditions)], lambda names: [agg.count_if(names[0])])
 
 
 def _plain(spec: AggregateSpec, function: Expression) -> Call:
@@ -99,7 +99,7 @@ def _list(catalyst: Catalyst, call: AggregateCall) -> Call:
     distinct = call.distinct or call.function.kind == "CollectSet"
     make = agg.collect_set if distinct else agg.collect_list
     argument = call.function.children[0].java
-    return Call([argument], lambda names: [make(names[0])], lambda results: catalyst.without_nulls(results[0]))
+    return Call([argument], lambda names: [make(names[0])], lambda results: catalyst.make.without_nulls(results[0]))
 
 
 def _is_nested(type_: SparkType) -> bool:
@@ -120,17 +120,17 @@ def _by_text(catalyst: Catalyst, made: Call, type_: SparkType, name: str) -> Cal
 
 
 def _fields(catalyst: Catalyst, value: Expression) -> list[Java]:
-    return [catalyst.field(value.java, number) for number in range(len(value.type.fields))]
+    return [catalyst.make.field(value.java, number) for number in range(len(value.type.fields))]
 
 
 def _struct_of(catalyst: Catalyst, row: Java, places: Sequence[int]) -> Java:
     """A struct of the fields at these places of another; the call's type has their names."""
-    return catalyst.struct([(f"f{at}", catalyst.field(row, place)) for at, place in enumerate(places)])
+    return catalyst.make.struct([(f"f{at}", catalyst.make.field(row, place)) for at, place in enumerate(places)])
 
 
 def _there(catalyst: Catalyst, value: Java) -> Java:
     """True where there is a value, else null: rows without one are skipped by it."""
-    return catalyst.when(catalyst.is_not_null(value), catalyst.constant(True))
+    return catalyst.make.when(catalyst.make.is_not_null(value), catalyst.make.constant(True))
 
 
 def _greatest_struct(catalyst: Catalyst, function: Expression) -> Call:
@@ -143,11 +143,11 @@ def _greatest_struct(catalyst: Catalyst, function: Expression) -> Call:
 def _least_struct(catalyst: Catalyst, function: Expression) -> Call:
     """The first row by its fields, each after whether it is there: a null is the least."""
     [value] = function.children
-    pairs = [part for each in _fields(catalyst, value) for part in (catalyst.is_not_null(each), each)]
+    pairs = [part for each in _fields(catalyst, value) for part in (catalyst.make.is_not_null(each), each)]
 
     def least(results: Sequence[Java]) -> Java:
         values = _struct_of(catalyst, results[0], range(1, len(pairs), 2))
-        return catalyst.when(catalyst.is_not_null(results[0]), values)
+        return catalyst.make.when(catalyst.make.is_not_null(results[0]), values)
 
     return Call([_there(catalyst, value.java), *pairs], lambda names: [agg.first(names[1:], by=names[0])], least)
 
@@ -158,7 +158,7 @@ def _list_of_structs(catalyst: Catalyst, function: Expression) -> Call:
     return Call(
         [_there(catalyst, value.java), *_fields(catalyst, value)],
         lambda names: [agg.collect(names[1:], _NO_LIMIT, by=names[0])],
-        lambda results: catalyst.without_nulls(results[0]),
+        lambda results: catalyst.make.without_nulls(results[0]),
     )
 
 
@@ -167,11 +167,11 @@ def _struct_by(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Expressi
 
     def call_by(catalyst: Catalyst, function: Expression) -> Call:
         value, by, *_ = function.children
-        known, fields = catalyst.is_not_null(value.java), _fields(catalyst, value)
+        known, fields = catalyst.make.is_not_null(value.java), _fields(catalyst, value)
 
         def of(results: Sequence[Java]) -> Java:
             values = _struct_of(catalyst, results[0], range(1, len(fields) + 1))
-            return catalyst.when(catalyst.field(results[0], 0), values)
+            return catalyst.make.when(catalyst.make.field(results[0], 0), values)
 
         return Call([by.java, known, *fields], lambda names: [make(names[1:], by=names[0])], of)
 
@@ -190,11 +190,13 @@ def _text(catalyst: Catalyst, call: AggregateCall) -> Call:
 
     def value(results: Sequence[Java]) -> Java:
         texts = made.value(results)
-        between = catalyst.cast(delimiter.java, child.type)
+        between = catalyst.convert.cast(delimiter.java, child.type)
         if delimiter.nullable:
-            between = catalyst.first_known(between, catalyst.cast(catalyst.text(""), child.type))
-        some = catalyst.greater(catalyst.size(results[0]), catalyst.constant(0))
-        return catalyst.when(some, catalyst.joined_text(catalyst.reversed(texts) if descends else texts, between))
+            between = catalyst.make.first_known(between, catalyst.convert.cast(catalyst.make.text(""), child.type))
+        some = catalyst.make.greater(catalyst.make.size(results[0]), catalyst.make.constant(0))
+        return catalyst.make.when(
+            some, catalyst.make.join_text(catalyst.make.reverse(texts) if descends else texts, between)
+        )
 
     return replace(made, arguments=[child.java] if by_itself else made.arguments, value=value)
 
@@ -215,14 +217,14 @@ def _texts_in_order(catalyst: Catalyst, child: Expression, order: Sequence[Expre
     Each is after whether it is there, so that a null is the least.
     """
     columns: list[Java] = []
-    there = [[catalyst.is_not_null(each.java), each.java] if each.nullable else [each.java] for each in order]
+    there = [[catalyst.make.is_not_null(each.java), each.java] if each.nullable else [each.java] for each in order]
     for each in (*chain.from_iterable(there), child.java):
         if not any(catalyst.are_equal(each, column) for column in columns):
             columns.append(each)
     [place] = [place for place, column in enumerate(columns) if catalyst.are_equal(column, child.java)]
 
     def texts(results: Sequence[Java]) -> Java:
-        return catalyst.field_of_each(results[0], place)
+        return catalyst.make.field_of_each(results[0], place)
 
     arguments = [_there(catalyst, child.java), *columns]
     return Call(arguments, lambda names: [agg.collect(names[1:], _NO_LIMIT, by=names[0])], texts)
@@ -238,7 +240,7 @@ def _by(make: Callable[..., Aggregation]) -> Callable[[Catalyst, AggregateCall],
         return Call(
             arguments,
             lambda names: [make([names[0]], by=names[1])],
-            lambda results: catalyst.field(results[0], 0),
+            lambda results: catalyst.make.field(results[0], 0),
         )
 
     return call_by
@@ -262,8 +264,8 @@ def _percentiles(make: Callable[[str, float], Aggregation]) -> Callable[[Catalys
             if not isinstance(found, tuple):
                 return results[0]
             # Without values there is no array.
-            array = catalyst.without_nulls(catalyst.array(results))
-            return catalyst.when(catalyst.is_not_null(results[0]), array)
+            array = catalyst.make.without_nulls(catalyst.make.array(results))
+            return catalyst.make.when(catalyst.make.is_not_null(results[0]), array)
 
         return Call([argument.java], lambda names: [make(names[0], share) for share in shares], value)
 
@@ -281,8 +283,11 @@ def _mode(catalyst: Catalyst, call: AggregateCall) -> Call:
 def _pivot(catalyst: Catalyst, call: AggregateCall) -> Call:
     """An array with the one value of each pivot."""
     pivot, column = (each.java for each in call.function.children)
-    arguments = [catalyst.when(catalyst.identical(pivot, each), column) for each in catalyst.pivots_of(call.function)]
-    return Call(arguments, lambda names: [agg.max(each) for each in names], catalyst.array)
+    arguments = [
+        catalyst.make.when(catalyst.make.identical(pivot, each), column)
+        for each in catalyst.make.pivots_of(call.function)
+    ]
+    return Call(arguments, lambda names: [agg.max(each) for each in names], catalyst.make.array)
 
 
 def _times_count(make: Callable[..., Aggregation]) -> Callable[[Catalyst, AggregateCall], Call]:
@@ -290,12 +295,12 @@ def _times_count(make: Callable[..., Aggregation]) -> Callable[[Catalyst, Aggreg
 
     def call_of_sum(catalyst: Catalyst, call: AggregateCall) -> Call:
         arguments = [each.java for each in call.function.children]
-        known = catalyst.all_of(list(map(catalyst.is_not_null, arguments)))
+        known = catalyst.make.all_of(list(map(catalyst.make.is_not_null, arguments)))
         double = arguments[-1]
         return Call(
-            [*arguments, catalyst.when(known, catalyst.constant(1))],
+            [*arguments, catalyst.make.when(known, catalyst.make.constant(1))],
             lambda names: [make(*names[:-1]), agg.count(names[-1])],
-            lambda results: catalyst.times(results[0], catalyst.cast_like(results[1], double)),
+            lambda results: catalyst.make.times(results[0], catalyst.convert.cast_like(results[1], double)),
         )
 
     return call_of_sum

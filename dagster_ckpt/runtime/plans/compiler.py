@@ -16,7 +16,8 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.operators.shared.ranked.order_by import quote
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns
+from dagster_ckpt.runtime.catalyst.builders.packages import Columns
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.moments import moment_in
 from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
 from dagster_ckpt.runtime.catalyst.reader import read
@@ -65,7 +66,7 @@ def stream_of(frame: DataFrame) -> Stream:
 
     Raises `InvalidPipelineError` for a query that cannot be kept up to date.
     """
-    return _compiled(frame.sparkSession, lambda catalyst: catalyst.analysed(frame))
+    return _compiled(frame.sparkSession, lambda catalyst: catalyst.plan_of(frame))
 
 
 def stream_of_sql(
@@ -82,8 +83,8 @@ def stream_of_sql(
         frame.createOrReplaceTempView(name)
 
     def plan_by(catalyst: Catalyst) -> Java:
-        with query_errors(catalyst.views):
-            return catalyst.of_sql(text)
+        with query_errors(catalyst.sql.views):
+            return catalyst.sql.plan_of(text)
 
     return _compiled(session, plan_by)
 
@@ -102,7 +103,7 @@ def _stream_of_plan(catalyst: Catalyst, plan: Java) -> Stream:
         check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)
     watermarks = catalyst.watermarks_in(plan)
-    rows = catalyst.read(catalyst.pruned(without_scalar_subqueries(catalyst, catalyst.rewritten(plan))))
+    rows = catalyst.read(catalyst.rules.prune(without_scalar_subqueries(catalyst, catalyst.rules.rewrite(plan))))
     if not rows.streams:
         raise InvalidPipelineError(
             "the query reads no stream, so its table would never change: read one, or make it an ordinary asset"
@@ -140,7 +141,7 @@ class PlanCompiler:
     def _part(self, node: Node) -> Part:  # noqa: C901, PLR0911  (a case for each kind of node)
         match node:
             case Projection(child=below):
-                return self._above(node, below, self.catalyst.projection([each.java for each in node.columns]))
+                return self._above(node, below, self.catalyst.build.projection([each.java for each in node.columns]))
             case Filter():
                 return top_of(self, node) or self._filter(node)
             case Aggregate():
@@ -154,7 +155,7 @@ class PlanCompiler:
             case Expand():
                 return self._expand(node)
             case Generate(child=below):
-                return self._above(node, below, lambda plan, _: self.catalyst.on(node.java, plan))
+                return self._above(node, below, lambda plan, _: self.catalyst.build.on(node.java, plan))
             case Deduplication():
                 return self.once(node.java, lambda: self._deduplicate(node))
             case GlobalLimit():
@@ -185,18 +186,20 @@ class PlanCompiler:
                 f"stream. found={catalyst.name_of(plan)}, columns={', '.join(name for name, _ in plan.output)}"
             )
         output = catalyst.output_of(plan)
-        inline, own = catalyst.inline(catalyst.constants_of(plan)), catalyst.projection(output)
-        return self._one_row.then(lambda below, beside: own(catalyst.generated(inline, output, below), beside), output)
+        inline, own = catalyst.make.inline(catalyst.constants_of(plan)), catalyst.build.projection(output)
+        return self._one_row.then(
+            lambda below, beside: own(catalyst.build.generate(inline, output, below), beside), output
+        )
 
     @cached_property
     def _one_row(self) -> Part:
         """One row that is there from the first epoch on: that of an aggregate, as in SQL, here of no rows of a leaf."""
         catalyst = self.catalyst
         leaf = next(each for each in self._plan.nodes() if each.streams and not each.children)
-        nothing = self.part(catalyst.read(catalyst.filtered(catalyst.constant(False), leaf.java)))
-        made = global_aggregate(nothing.columns([catalyst.no_boolean()], ["v0"]), {"a0": agg.count("v0")})
+        nothing = self.part(catalyst.read(catalyst.build.filter(catalyst.make.constant(False), leaf.java)))
+        made = global_aggregate(nothing.columns([catalyst.make.no_boolean()], ["v0"]), {"a0": agg.count("v0")})
         [type_] = types_of(made, 1)
-        return Part(catalyst, (), stream=made, attributes=(catalyst.attribute("a0", type_),))
+        return Part(catalyst, (), stream=made, attributes=(catalyst.make.column_of_type("a0", type_),))
 
     def once(self, node: Java, make: Callable[[], Part]) -> Part:
         """The part that `make` makes of a node, or that of an equal node, if there was one."""
@@ -206,7 +209,7 @@ class PlanCompiler:
             self._steps.append((node, part))
             return part
         own = self.catalyst.columns(node)
-        return same.project(self.catalyst.standing_for(same.output, own), own)
+        return same.project(self.catalyst.make.standing_for(same.output, own), own)
 
     def _above(self, node: Node, below: Node, work: Work) -> Part:
         """The rows of the node below with Spark's work on each."""
@@ -214,7 +217,7 @@ class PlanCompiler:
 
     def _filter(self, node: Filter) -> Part:
         condition = node.condition.java
-        return self._above(node, node.child, lambda plan, _: self.catalyst.filtered(condition, plan))
+        return self._above(node, node.child, lambda plan, _: self.catalyst.build.filter(condition, plan))
 
     def _expand(self, node: Expand) -> Part:
         """Several rows of each."""
@@ -223,7 +226,7 @@ class PlanCompiler:
 
         def work(plan: Java, beside: Columns) -> Java:
             along = catalyst.each_of(beside)
-            return catalyst.expanded([[*each, *along] for each in projections], [*output, *along], plan)
+            return catalyst.build.expand([[*each, *along] for each in projections], [*output, *along], plan)
 
         return self._above(node, node.child, work)
 
@@ -233,9 +236,9 @@ class PlanCompiler:
         parts = [self.part_that_streams(child) for child in node.children]
         plans = [part.plan for part in parts if part.plan is not None]
         if len(plans) == len(parts):
-            return Part(catalyst, output, plan=catalyst.on(node.java, *plans))
+            return Part(catalyst, output, plan=catalyst.build.on(node.java, *plans))
         # Rows of which the query reads no column have one by which they are rows.
-        stand = list(output) or [catalyst.new_column("any", catalyst.constant(1))]
+        stand = list(output) or [catalyst.make.new_column("any", catalyst.make.constant(1))]
         read = [part.named(_as_types(catalyst, part.output, output)) for part in parts]
         names = [column_name(in_all(texts)) for texts in zip(*(each.names for each in read), strict=True)]
         places = {name: names.index(name) for name in sorted(names)}
@@ -247,7 +250,7 @@ class PlanCompiler:
                 whole = whole.union(other)
         attributes = {name: stand[place] for name, place in places.items()}
         own = [attributes[name] for name in names]
-        shown = [catalyst.show(*pair) for pair in zip(own, output, strict=False)]
+        shown = [catalyst.make.show_as(*pair) for pair in zip(own, output, strict=False)]
         part = Part(catalyst, (), stream=whole, attributes=tuple(attributes.values()))
         return part.project(shown, output)
 
@@ -257,7 +260,7 @@ class PlanCompiler:
         collated = [each for each in catalyst.read_expressions(*output) if each.type.collated]
         of_texts = {each.number for each in collated}
         if collated and wanted.issuperset(output.numbers):
-            return self.part(catalyst.read(catalyst.deduplicated(node.child.java)))
+            return self.part(catalyst.read(catalyst.build.distinct_rows(node.child.java)))
         keys = [part for each in collated if each.number in wanted for part in Key(catalyst, each).columns()]
         plain = [part for each in collated for part in plain_key(catalyst, each).columns()]
         read = self.part(node.child).named([*keys, *plain, *output])
@@ -276,6 +279,6 @@ class PlanCompiler:
 
 def _as_types(catalyst: Catalyst, columns: Sequence[Java], wanted: Sequence[Java]) -> list[Java]:
     """Columns with the types of others, text by its bytes; a constant if there are none."""
-    typed = (catalyst.cast_like(*pair) for pair in zip(columns, wanted, strict=True))
-    cast = list(map(catalyst.without_collation, typed))
-    return cast or [catalyst.constant(1)]
+    typed = (catalyst.convert.cast_like(*pair) for pair in zip(columns, wanted, strict=True))
+    cast = list(map(catalyst.convert.without_collation, typed))
+    return cast or [catalyst.make.constant(1)]

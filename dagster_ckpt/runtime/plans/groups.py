@@ -23,10 +23,10 @@ def aggregated(compiler: NodeCompiler, node: Aggregate) -> Part:
     of_keys, of_calls, results = catalyst.aggregate_of(node.java)
     grouping, calls = (in_canonical_order(catalyst, each, node.child.output) for each in (of_keys, of_calls))
     keys = [each.java for each in grouping]
-    groups = catalyst.groups(keys, [each.java for each in calls], node.child.java)
+    groups = catalyst.build.groups(keys, [each.java for each in calls], node.child.java)
     part = compiler.once(groups, lambda: _groups(compiler, groups, grouping, calls, node.child))
-    wanted = [*keys, *map(catalyst.result_of, calls)]
-    part = part.project(catalyst.standing_for(part.output, wanted), wanted)
+    wanted = [*keys, *map(catalyst.make.result_of, calls)]
+    part = part.project(catalyst.make.standing_for(part.output, wanted), wanted)
     return part.project([each.java for each in results], catalyst.output_of(node))
 
 
@@ -56,10 +56,10 @@ def _groups(
     ):
         made = _step(read.stream(), by_key, aggregations, of_sessions=keys.of_sessions)
         types = types_of(made, len(aggregations))
-    stand = {name: catalyst.new_column(name, read.columns[name]) for name in by_key}
-    results = {name: catalyst.attribute("a", type_) for name, type_ in zip(aggregations, types, strict=True)}
+    stand = {name: catalyst.make.new_column(name, read.columns[name]) for name in by_key}
+    results = {name: catalyst.make.column_of_type("a", type_) for name, type_ in zip(aggregations, types, strict=True)}
     of_row = {
-        name: catalyst.field(results[_name_of(each)], at)
+        name: catalyst.make.field(results[_name_of(each)], at)
         for each in row
         for at, name in enumerate(dict.fromkeys(shown))
     }
@@ -67,11 +67,11 @@ def _groups(
         *keys.values([stand[name] for name in key_names], [of_row[name] for name in shown]),
         *(call.value([results[_name_of(each)] for each in its]) for call, its in zip(called, of_calls, strict=True)),
     ]
-    cast = [catalyst.cast_like(*pair) for pair in zip(values, output, strict=True)]
+    cast = [catalyst.convert.cast_like(*pair) for pair in zip(values, output, strict=True)]
     emitted = dict(zip(by_key, (each for each in rows_of(made).frame.columns if each != CHANGE_TYPE), strict=False))
     depends = tuple(keys.dependencies([emitted[name] for name in key_names]))
     part = Part(catalyst, (), stream=made, attributes=(*stand.values(), *results.values()), dependencies=depends)
-    return part.project(catalyst.standing_for(cast, output), output)
+    return part.project(catalyst.make.standing_for(cast, output), output)
 
 
 def _call_of(catalyst: Catalyst, call: Expression) -> Call:
@@ -149,7 +149,7 @@ class _Keys:
         Of several texts that are one key a group shows those of one of its rows. Empty if no key has a collation.
         """
         plain = [each for key in self._keys if key.is_collated for each in self._plain(key).columns()]
-        return [self._catalyst.constant(True), *plain] if plain else []
+        return [self._catalyst.make.constant(True), *plain] if plain else []
 
     def values(self, columns: Sequence[Java], shown: Sequence[Java]) -> list[Java]:
         """The values of the keys, in the order of the query, of the step's columns and of what is shown of a row."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins.regular.regular_join import EVERY_ROW
-from dagster_ckpt.runtime.catalyst.catalyst import Columns
+from dagster_ckpt.runtime.catalyst.builders.packages import Columns
 from dagster_ckpt.runtime.catalyst.values import Java, Join, Node
 from dagster_ckpt.runtime.catalyst.work_text import name_of_pair
 from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, meets_all
@@ -42,11 +42,11 @@ def join_parts(compiler: NodeCompiler, node: Join) -> Part:
     keys = equal_columns(catalyst, left_keys, right_keys)
     pairs_all = node.how in _GIVING_PAIRS and meets_all(catalyst, node)
     if not left_keys:
-        keys = [catalyst.parsed("1")], [catalyst.parsed("1")]
+        keys = [catalyst.make.parse("1")], [catalyst.make.parse("1")]
     if node.how in ("LeftSemi", "LeftAnti"):
         right = without_limit(catalyst, right, right_keys)
     part = _by_keys(compiler, node, (left, right), keys, pairs_all=pairs_all)
-    return part if rest is None else part.then(lambda plan, _: catalyst.filtered(rest, plan), part.output)
+    return part if rest is None else part.then(lambda plan, _: catalyst.build.filter(rest, plan), part.output)
 
 
 def _as_other_nodes(compiler: NodeCompiler, node: Join) -> Java | None:
@@ -135,9 +135,9 @@ def _with_table(compiler: NodeCompiler, node: Join, left: Node, right: Node) -> 
             f"found={catalyst.name_of(node)}, table={', '.join(name for name, _ in table.output)}"
         )
     output, join, other = catalyst.output_of(node), node.java, table.java
-    own = catalyst.projection(output)
+    own = catalyst.build.projection(output)
 
     def joined(plan: Java, beside: Columns) -> Java:
-        return own(catalyst.on(join, *((plan, other) if stream is left else (other, plan))), beside)
+        return own(catalyst.build.on(join, *((plan, other) if stream is left else (other, plan))), beside)
 
     return part.then(joined, output)

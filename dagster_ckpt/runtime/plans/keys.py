@@ -84,7 +84,9 @@ class RowColumns:
             stand[number] = name = leads.get(own, own)
             expressions.setdefault(name, each)
             attributes.setdefault(name, each)
-        made = {name: catalyst.new_column(name, each) for name, each in expressions.items() if name not in attributes}
+        made = {
+            name: catalyst.make.new_column(name, each) for name, each in expressions.items() if name not in attributes
+        }
         return cls(expressions, {name: (attributes | made)[name] for name in expressions}, stand)
 
     def beside(self, other: "RowColumns") -> "RowColumns":
@@ -97,13 +99,13 @@ class RowColumns:
 
     def with_column(self, catalyst: Catalyst, name: str, value: Java) -> "RowColumns":
         """The columns, and one that is none of the node's."""
-        attributes = self.attributes | {name: catalyst.new_column(name, value)}
+        attributes = self.attributes | {name: catalyst.make.new_column(name, value)}
         return RowColumns(self.expressions | {name: value}, attributes, self.stand)
 
     def shown(self, catalyst: Catalyst, output: NodeColumns) -> list[Java]:
         """The columns of the node, of the attributes."""
         pairs = zip(output.numbers, output, strict=True)
-        return [catalyst.show(self.attributes[self.stand[number]], each) for number, each in pairs]
+        return [catalyst.make.show_as(self.attributes[self.stand[number]], each) for number, each in pairs]
 
 
 def meets_all(catalyst: Catalyst, join: Join) -> bool:
@@ -172,12 +174,12 @@ class Key:
     def _columns(self, value: Java, type_: SparkType) -> Iterator[Java]:
         catalyst = self.catalyst
         if type_.name == "struct":
-            yield catalyst.is_null(value)
+            yield catalyst.make.is_null(value)
             for number, (_, field) in enumerate(type_.fields):
-                yield from self._columns(catalyst.field(value, number), field)
+                yield from self._columns(catalyst.make.field(value, number), field)
             return
         if type_.collated:
-            value = catalyst.by_collation(value)
+            value = catalyst.convert.by_collation(value)
             [type_] = catalyst.types_of([value])
         if type_.name == "array" and has_exact_text(type_):
             yield text_of(catalyst, value)
@@ -187,9 +189,9 @@ class Key:
                 f"found={catalyst.sql_of(value)}, type={catalyst.type_text_of(value)}"
             )
         elif type_.name in FLOATS:
-            yield catalyst.cast_to_text(catalyst.one_zero(value))
+            yield catalyst.convert.cast_to_text(catalyst.convert.one_zero(value))
         elif type_.name.startswith("interval "):
-            yield catalyst.cast_to_text(value)
+            yield catalyst.convert.cast_to_text(value)
         else:
             yield value
 
@@ -198,18 +200,18 @@ class Key:
         if type_.name == "array":
             return value_of(catalyst, next(columns), type_)
         if type_.name != "struct":
-            return catalyst.cast(next(columns), type_)
+            return catalyst.convert.cast(next(columns), type_)
         is_null = next(columns)
         fields = [(name, self._value(field, columns)) for name, field in type_.fields]
-        made = catalyst.cast(catalyst.struct(fields), type_)
+        made = catalyst.convert.cast(catalyst.make.struct(fields), type_)
         if whole and self.never_null:
             return made
-        return catalyst.if_else(is_null, catalyst.null_of(type_), made)
+        return catalyst.make.if_else(is_null, catalyst.make.null_of(type_), made)
 
 
 def plain_key(catalyst: Catalyst, column: Expression) -> Key:
     """A column as a key by the bytes of its texts, whatever their collation is."""
-    [plain] = catalyst.read_expressions(catalyst.without_collation(column.java))
+    [plain] = catalyst.read_expressions(catalyst.convert.without_collation(column.java))
     return Key(catalyst, plain)
 
 
@@ -234,6 +236,9 @@ def _equal_columns(catalyst: Catalyst, one: Key, other: Key) -> Iterator[tuple[J
         yield from pairs
         return
     [(missing, other_missing), *fields] = pairs
-    yield catalyst.when(catalyst.is_not(missing), missing), catalyst.when(catalyst.is_not(other_missing), other_missing)
+    yield (
+        catalyst.make.when(catalyst.make.is_not(missing), missing),
+        catalyst.make.when(catalyst.make.is_not(other_missing), other_missing),
+    )
     for ours, theirs in fields:
-        yield from catalyst.comparable(ours, theirs)
+        yield from catalyst.make.comparable(ours, theirs)

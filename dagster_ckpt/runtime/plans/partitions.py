@@ -59,7 +59,7 @@ def top_of(compiler: NodeCompiler, node: Filter) -> Part | None:
     if bound is None or not 1 <= bound <= COUNT_MAX:
         return None  # `over` has all ranks
     part, condition = _first_rows(compiler, window, call, bound, ties), node.condition.java
-    return part.then(lambda plan, _: catalyst.filtered(condition, plan), catalyst.output_of(node))
+    return part.then(lambda plan, _: catalyst.build.filter(condition, plan), catalyst.output_of(node))
 
 
 def _calls_of(window: Window) -> list[Expression]:
@@ -91,12 +91,12 @@ def limit_as_top(catalyst: Catalyst, node: GlobalLimit) -> Java:
             raise _any_rows()
         plain = _without_local_limits(catalyst, rows)
         if (skipped, count) == (0, 1):
-            kept = catalyst.deduplicated(plain)
+            kept = catalyst.build.distinct_rows(plain)
         else:
-            order = list(map(catalyst.ascending, catalyst.columns(plain)))
+            order = list(map(catalyst.calls.ascending, catalyst.columns(plain)))
             kept = _numbered_rows(catalyst, order, plain, skipped, skipped + count)
     for project in reversed(above):
-        kept = catalyst.on(project.java, kept)
+        kept = catalyst.build.on(project.java, kept)
     return kept
 
 
@@ -108,7 +108,7 @@ def _count(node: GlobalLimit | LocalLimit | Offset) -> int:
 def _all_or_none(catalyst: Catalyst, node: Node, count: int) -> Java:
     while isinstance(node, LocalLimit | Offset):
         node = node.child
-    return node.java if count else catalyst.filtered(catalyst.constant(False), node.java)
+    return node.java if count else catalyst.build.filter(catalyst.make.constant(False), node.java)
 
 
 def _any_rows() -> InvalidPipelineError:
@@ -122,7 +122,7 @@ def without_limit(catalyst: Catalyst, node: Node, keys: Expressions) -> Node:
             return without_limit(catalyst, node.child, keys)
         case Projection():
             below = without_limit(catalyst, node.child, keys)
-            return node if below is node.child else catalyst.read(catalyst.on(node.java, below.java))
+            return node if below is node.child else catalyst.read(catalyst.build.on(node.java, below.java))
         case Filter(child=Window() as window) if not window.order and len(calls := _calls_of(window)) == 1:
             there = _columns_in(window.keys)
             bound = _bound(node.condition, calls[0].number)
@@ -138,11 +138,11 @@ def _columns_in(expressions: Expressions) -> set[int | None]:
 
 def _numbered_rows(catalyst: Catalyst, order: Sequence[Java], rows: Java, after: int, upto: int) -> Java:
     """The rows after the first `after` in an order, up to the number `upto`."""
-    number, window = catalyst.numbered(order, rows)
-    condition = catalyst.at_most(number, catalyst.constant(upto))
+    number, window = catalyst.build.with_number(order, rows)
+    condition = catalyst.make.at_most(number, catalyst.make.constant(upto))
     if after:
-        condition = catalyst.all_of([condition, catalyst.greater(number, catalyst.constant(after))])
-    return catalyst.project(catalyst.columns(rows), catalyst.filtered(condition, window))
+        condition = catalyst.make.all_of([condition, catalyst.make.greater(number, catalyst.make.constant(after))])
+    return catalyst.build.project(catalyst.columns(rows), catalyst.build.filter(condition, window))
 
 
 def _without_local_limits(catalyst: Catalyst, node: Node) -> Java:
@@ -151,7 +151,7 @@ def _without_local_limits(catalyst: Catalyst, node: Node) -> Java:
         case LocalLimit():
             return _without_local_limits(catalyst, node.child)
         case Union():
-            return catalyst.on(node.java, *(_without_local_limits(catalyst, each) for each in node.children))
+            return catalyst.build.on(node.java, *(_without_local_limits(catalyst, each) for each in node.children))
     return node.java
 
 
@@ -195,9 +195,9 @@ def over_partition(compiler: NodeCompiler, node: Window) -> Part:
     with naming_columns(catalyst, [*made_by, *rows.columns.expressions], [*own, *rows.columns.expressions.values()]):
         made = rows.stream().over(rows.by, **functions)
         types = types_of(made, len(functions))
-    results = {name: catalyst.attribute("a", type_) for name, type_ in zip(functions, types, strict=True)}
-    cast = [catalyst.cast(results[name], each.type) for name, each in zip(made_by, calls, strict=True)]
-    values = catalyst.standing_for(cast, map(catalyst.column_of, own))
+    results = {name: catalyst.make.column_of_type("a", type_) for name, type_ in zip(functions, types, strict=True)}
+    cast = [catalyst.convert.cast(results[name], each.type) for name, each in zip(made_by, calls, strict=True)]
+    values = catalyst.make.standing_for(cast, map(catalyst.make.column_of, own))
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), *results.values()))
     return part.project([*rows.columns.shown(catalyst, rows.output), *values], catalyst.output_of(node))
 
@@ -227,12 +227,12 @@ def _ordered(
             f"found={catalyst.sql_of(column)}, type={catalyst.type_text_of(column)}"
         )
     if type_.name != "struct":
-        plain = catalyst.by_collation(column) if type_.collated else column
+        plain = catalyst.convert.by_collation(column) if type_.collated else column
         yield plain, f"{direction} nulls {'first' if nulls_first else 'last'}"
         return
-    yield catalyst.is_null(column), "desc" if nulls_first else "asc"
+    yield catalyst.make.is_null(column), "desc" if nulls_first else "asc"
     for number, (_, field) in enumerate(type_.fields):
-        yield from _ordered(catalyst, catalyst.field(column, number), field, ascends=ascends, nulls_first=ascends)
+        yield from _ordered(catalyst, catalyst.make.field(column, number), field, ascends=ascends, nulls_first=ascends)
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class _Rows:
         found = (name for name, type_ in types if name not in self.keys and _has_own_order(type_))
         if (other := next(found, None)) is not None:
             return replace(self, by=(f"{quote(other)} asc",))
-        columns = self.columns.with_column(catalyst, _NO_ORDER, catalyst.parsed("1"))
+        columns = self.columns.with_column(catalyst, _NO_ORDER, catalyst.make.parse("1"))
         return replace(self, by=(f"{quote(_NO_ORDER)} asc",), columns=columns)
 
     def stream(self) -> Stream:
@@ -303,7 +303,7 @@ def _first_rows(compiler: NodeCompiler, window: Window, call: Expression, bound:
     if not rows.by:  # LIMIT in a subquery, for each row outside
         raise _any_rows()
     made = rows.stream().top(bound, rows.by, ties=ties, rank=_RANK)
-    rank = catalyst.column_of(call.java)
+    rank = catalyst.make.column_of(call.java)
     shown, own = rows.columns.shown(catalyst, rows.output), [*rows.output, rank]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), rank))
     return part.project([*shown, rank], own)
@@ -345,9 +345,9 @@ def _in_order_of_sort(catalyst: Catalyst, window: Window) -> Window:
         there = {each.number for each in project.columns}
         pairs = zip(catalyst.columns(rows), catalyst.column_names(rows), strict=True)
         more = [each for each, (_, number) in pairs if number in columns - there]
-        rows = catalyst.project([*(each.java for each in project.columns), *more], rows)
+        rows = catalyst.build.project([*(each.java for each in project.columns), *more], rows)
     calls, keys, order = ([each.java for each in some] for some in (_calls_of(window), window.keys, below.order))
-    made = catalyst.read(catalyst.window(calls, keys, order, rows))
+    made = catalyst.read(catalyst.build.window(calls, keys, order, rows))
     assert isinstance(made, Window), "it was built as one"
     return made
 

@@ -8,7 +8,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, Columns
+from dagster_ckpt.runtime.catalyst.builders.packages import Columns
+from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.values import Expression, Java, Node, Projection
 from dagster_ckpt.runtime.catalyst.work_text import WorkText, column_name
 from dagster_ckpt.runtime.declared.pipeline import check_initial
@@ -50,7 +51,7 @@ class Part:
 
     def project(self, columns: Sequence[Java], output: Sequence[Java]) -> "Part":
         """The part with these columns."""
-        return self.then(self.catalyst.projection(columns), output)
+        return self.then(self.catalyst.build.projection(columns), output)
 
     def named(self, expressions: Sequence[Java]) -> "NamedColumns":
         """These expressions over the rows, each with a name that says what it computes of what the part reads.
@@ -69,8 +70,8 @@ class Part:
     def _described(self, expressions: Sequence[Java]) -> WorkText:
         catalyst, plan = self.catalyst, self.plan
         if plan is None:
-            plan, _ = self._over(catalyst.analysed(rows_of(self._stream).frame))
-        named = catalyst.naming(expressions, [f"x{place}" for place in range(len(expressions))])
+            plan, _ = self._over(catalyst.plan_of(rows_of(self._stream).frame))
+        named = catalyst.build.naming(expressions, [f"x{place}" for place in range(len(expressions))])
         return WorkText.of(catalyst, named(plan, catalyst.no_columns))
 
     @property
@@ -81,23 +82,23 @@ class Part:
     @cached_property
     def _columns(self) -> tuple[Columns, bool]:
         """The attributes as a sequence, and whether one is a text with a collation."""
-        columns = self.catalyst.seq(self.attributes)
-        return columns, self.catalyst.are_collated(columns)
+        columns = self.catalyst.sequence(self.attributes)
+        return columns, self.catalyst.convert.are_collated(columns)
 
     def _over(self, rows: Java) -> tuple[Java, Columns]:
         """The part's work on rows of the stream, and the columns that pass through unchanged."""
         columns, collated = self._columns
-        beside = self.catalyst.columns_by_name(rows, CHANGE_TYPE)
-        return self.work(self.catalyst.standing_on(rows, beside, columns, collated=collated), beside), beside
+        beside = self.catalyst.build.columns_by_name(rows, CHANGE_TYPE)
+        return self.work(self.catalyst.build.stand_on(rows, beside, columns, collated=collated), beside), beside
 
     def stream_by(self, expressions: Sequence[Java], names: Sequence[str], text: str) -> Stream:
         """The stream of these expressions by these names. `text` is in the fingerprint of the step that reads it."""
-        catalyst, named = self.catalyst, self.catalyst.naming(expressions, names)
+        catalyst, named = self.catalyst, self.catalyst.build.naming(expressions, names)
         if self.plan is not None:
             return Stream(catalyst.frame(named(self.plan, catalyst.no_columns)), work=text)
 
         def work(rows: DataFrame) -> DataFrame:
-            return catalyst.frame(named(*self._over(catalyst.analysed(rows))))
+            return catalyst.frame(named(*self._over(catalyst.plan_of(rows))))
 
         stream = rows_of(self._stream)
         if stream.initial is not None:
@@ -110,7 +111,7 @@ class Part:
         If that is the output of the last step under other names, no step is added.
         """
         # A table's text has no collation: its rows are known by their bytes.
-        made = self.columns([self.catalyst.without_collation(each) for each in self.output], names)
+        made = self.columns([self.catalyst.convert.without_collation(each) for each in self.output], names)
         if self.stream is None or self.stream.step is None:
             return made
         origins = self._origins(made, names)
@@ -126,7 +127,7 @@ class Part:
         if made.upstream is None or made.earlier is None or before is None or before.row_key is None:
             return made
         catalyst = self.catalyst
-        plan = catalyst.without_fields_of_structs(catalyst.analysed(made.frame))
+        plan = catalyst.rules.collapse_structs(catalyst.plan_of(made.frame))
         there = RowWork(made.earlier.changes, catalyst.frame(plan)).names_after
         if there is None:
             return made
@@ -139,8 +140,8 @@ class Part:
         """For each name the column of the last step that it is, if the stream has just these, each once; else None."""
         assert made.earlier is not None, "it is after the step"
         catalyst = self.catalyst
-        plan = catalyst.read(catalyst.collapsed(catalyst.analysed(made.frame)))
-        before = {number: name for name, number in catalyst.column_names(catalyst.analysed(made.earlier.changes))}
+        plan = catalyst.read(catalyst.rules.collapse(catalyst.plan_of(made.frame)))
+        before = {number: name for name, number in catalyst.column_names(catalyst.plan_of(made.earlier.changes))}
         if not isinstance(plan, Projection) or plan.child.children:
             return None
         origins = []
@@ -156,7 +157,7 @@ class Part:
 
     def _is_of_collations(self, cast: Expression) -> bool:
         """Whether a cast between types of text changes no more than the collation."""
-        return self.catalyst.differ_in_collations(cast.type, cast.children[0].type)
+        return self.catalyst.convert.differ_in_collations(cast.type, cast.children[0].type)
 
 
 class NodeCompiler(Protocol):

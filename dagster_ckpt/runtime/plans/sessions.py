@@ -29,7 +29,7 @@ class SessionKey:
 
     def columns(self) -> list[Java]:
         """A row's window, and then its session's: when it starts and when it ends."""
-        return [self.catalyst.field(self.expression.java, number) for number in range(2)]
+        return [self.catalyst.make.field(self.expression.java, number) for number in range(2)]
 
     @property
     def is_collated(self) -> bool:
@@ -42,8 +42,8 @@ class SessionKey:
 
     def value(self, columns: Sequence[Java]) -> Java:
         names = (name for name, _ in self.expression.type.fields)
-        made = self.catalyst.struct(list(zip(names, columns, strict=True)))
-        return self.catalyst.cast(made, self.expression.type)
+        made = self.catalyst.make.struct(list(zip(names, columns, strict=True)))
+        return self.catalyst.convert.cast(made, self.expression.type)
 
 
 def aggregated_sessions(rows: Stream, keys: Sequence[str], aggregations: Mapping[str, Aggregation]) -> Stream:

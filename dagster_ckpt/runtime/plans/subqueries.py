@@ -36,7 +36,7 @@ def _rewritten(catalyst: Catalyst, node: Node) -> Java | None:
     new = [_rewritten(catalyst, child) for child in node.children]
     below = [child.java if one is None else one for one, child in zip(new, node.children, strict=True)]
     if not any(part.plan is not None and part.plan.streams for part in node.parts()):
-        return catalyst.on(node.java, *below) if any(one is not None for one in new) else None
+        return catalyst.build.on(node.java, *below) if any(one is not None for one in new) else None
     with located(catalyst, node):
         if isinstance(node, Aggregate) and (parted := _parted(catalyst, node, *below)) is not None:
             return without_scalar_subqueries(catalyst, parted)
@@ -48,14 +48,14 @@ def _parted(catalyst: Catalyst, node: Aggregate, below: Java) -> Java | None:
 
     Its value is one for all groups, and no key of theirs: it is joined with the groups, not with the rows.
     """
-    grouping, calls, results = catalyst.aggregate_of(catalyst.on(node.java, below))
+    grouping, calls, results = catalyst.aggregate_of(catalyst.build.on(node.java, below))
     if not any(_streams(part) for each in results for part in each.parts()):
         return None
     keys = [each.value.java for each in grouping]
-    groups = catalyst.groups(keys, [each.java for each in calls], below)
-    wanted = [*(each.java for each in grouping), *map(catalyst.result_of, calls)]
-    named = catalyst.project(catalyst.standing_for(catalyst.columns(groups), wanted), groups)
-    return catalyst.project([each.java for each in results], named)
+    groups = catalyst.build.groups(keys, [each.java for each in calls], below)
+    wanted = [*(each.java for each in grouping), *map(catalyst.make.result_of, calls)]
+    named = catalyst.build.project(catalyst.make.standing_for(catalyst.columns(groups), wanted), groups)
+    return catalyst.build.project([each.java for each in results], named)
 
 
 def _streams(expression: Expression) -> bool:
@@ -68,7 +68,7 @@ class _Hoisted:
 
     def __init__(self, catalyst: Catalyst, node: Node, below: Sequence[Java]) -> None:
         self._catalyst, self._node = catalyst, node
-        self._own = catalyst.on(node.java, *below)
+        self._own = catalyst.build.on(node.java, *below)
         self._below, *self._others = below
         self._values: list[tuple[Expression, Java]] = []
 
@@ -77,7 +77,7 @@ class _Hoisted:
         new = self._over_values()
         if len(self._catalyst.column_names(new)) == len(self._node.output):
             return new
-        return self._catalyst.project(self._catalyst.columns(self._own), new)
+        return self._catalyst.build.project(self._catalyst.columns(self._own), new)
 
     def _over_values(self) -> Java:  # noqa: PLR0911  (a case for each kind of node)
         # Values first: each is joined with the rows below when it is found.
@@ -85,32 +85,32 @@ class _Hoisted:
         match node:
             case Filter():
                 condition = self._of(node.condition)
-                return catalyst.filtered(condition, self._below)
+                return catalyst.build.filter(condition, self._below)
             case Projection():
                 columns = self._each(node.columns)
-                return catalyst.project(columns, self._below)
+                return catalyst.build.project(columns, self._below)
             case Aggregate():
                 keys, columns = self._each(node.keys), self._each(node.columns)
-                return catalyst.aggregate(keys, columns, self._below)
+                return catalyst.build.aggregate(keys, columns, self._below)
             case Window():
                 calls, keys, order = self._each(node.calls), self._each(node.keys), self._each(node.order)
-                return catalyst.window(calls, keys, order, self._below)
+                return catalyst.build.window(calls, keys, order, self._below)
             case Sort():
                 order = self._each(node.order)
-                return catalyst.sorted(order, self._below)
+                return catalyst.build.sort(order, self._below)
             case Generate():
                 generator = self._of(node.generator)
-                return catalyst.generated_as(node.java, generator, self._below)
+                return catalyst.build.generate_like(node.java, generator, self._below)
             case Join(condition=Expression() as asked):
                 condition = self._of(asked)
-                return catalyst.joined_as(node.java, self._below, self._others[0], condition)
+                return catalyst.build.join_like(node.java, self._below, self._others[0], condition)
         raise refused("ScalarSubquery", f"a subquery in {catalyst.name_of(node)}")
 
     def _each(self, expressions: Sequence[Expression]) -> list[Java]:
         return list(map(self._of, expressions))
 
     def _of(self, expression: Expression) -> Java:
-        return self._catalyst.replaced(expression, self._value)
+        return self._catalyst.make.replace_parts(expression, self._value)
 
     def _value(self, expression: Expression) -> Java | None:
         """What stands for a subquery; one that is there twice, as a key and a column, is one value."""
@@ -128,21 +128,23 @@ class _Hoisted:
         new = _rewritten(catalyst, node)
         plan = node.java if new is None else new
         [first, *_] = catalyst.columns(plan)
-        value = catalyst.alias(first, "value")
-        self._below = catalyst.left_join(self._below, catalyst.project([value], plan))
+        value = catalyst.make.alias(first, "value")
+        self._below = catalyst.build.left_join(self._below, catalyst.build.project([value], plan))
         if catalyst.has_at_most(1, plan):
-            return catalyst.column_of(value)
-        rows, _, counted = catalyst.counted(first, plan)
-        self._below = catalyst.left_join(self._below, counted)
-        return catalyst.scalar_or_error(rows, catalyst.column_of(value), _SEVERAL)
+            return catalyst.make.column_of(value)
+        rows, _, counted = catalyst.build.count_rows(first, plan)
+        self._below = catalyst.build.left_join(self._below, counted)
+        return catalyst.convert.scalar_or_error(rows, catalyst.make.column_of(value), _SEVERAL)
 
 
 def of_single_join(catalyst: Catalyst, node: Join, ours: Sequence[Expression], theirs: Sequence[Expression]) -> Java:
     """The join of rows with the one row that a subquery gives for each, by equal keys, where none is no value."""
     left, right = (each.java for each in node.children)
     keys, equal = [each.java for each in theirs], [each.java for each in ours]
-    rows, counted = catalyst.with_count(keys, right)
-    pairs = catalyst.joined(left, counted, "LeftOuter", catalyst.all_equal(equal, keys))
+    rows, counted = catalyst.build.with_count(keys, right)
+    pairs = catalyst.build.join(left, counted, "LeftOuter", catalyst.make.all_equal(equal, keys))
     columns = catalyst.columns(right)
-    values = catalyst.standing_for([catalyst.scalar_or_error(rows, each, _SEVERAL) for each in columns], columns)
-    return catalyst.project([*catalyst.columns(left), *values], pairs)
+    values = catalyst.make.standing_for(
+        [catalyst.convert.scalar_or_error(rows, each, _SEVERAL) for each in columns], columns
+    )
+    return catalyst.build.project([*catalyst.columns(left), *values], pairs)

@@ -25,7 +25,7 @@ def without_collations(catalyst: Catalyst, call: AggregateCall) -> AggregateCall
         return call
     plain = _without(catalyst, call, function.kind, function.children)
     filters = [] if call.where is None else [call.where.java]
-    [made] = catalyst.read_expressions(catalyst.with_children(call.java, [plain, *filters]))
+    [made] = catalyst.read_expressions(catalyst.make.with_children(call.java, [plain, *filters]))
     assert isinstance(made, AggregateCall), "it was one"
     return made
 
@@ -34,17 +34,21 @@ def _without(catalyst: Catalyst, call: AggregateCall, name: str, children: Seque
     values = [each.java for each in children]
     if name in _COUNTS:
         compared = call.distinct or name != "Count"
-        return _with(catalyst, call, map(catalyst.by_collation, values)) if compared else call.function.java
+        return _with(catalyst, call, map(catalyst.convert.by_collation, values)) if compared else call.function.java
     if name in _ANY_VALUE and not call.distinct:
-        return _with(catalyst, call, map(catalyst.without_collation, values))
+        return _with(catalyst, call, map(catalyst.convert.without_collation, values))
     if name in _BY and children[0].type.name != "struct":
         [value] = values
-        return catalyst.row_by(_BY[name], catalyst.without_collation(value), catalyst.by_collation(value))
+        return catalyst.calls.row_by(
+            _BY[name], catalyst.convert.without_collation(value), catalyst.convert.by_collation(value)
+        )
     if name in _BY.values() and not call.distinct:
         value, by, *more = values
-        return _with(catalyst, call, [catalyst.without_collation(value), catalyst.by_collation(by), *more])
+        return _with(
+            catalyst, call, [catalyst.convert.without_collation(value), catalyst.convert.by_collation(by), *more]
+        )
     if name == "ListAgg" and not call.distinct:
-        plain = map(catalyst.without_collation, values[:2])
+        plain = map(catalyst.convert.without_collation, values[:2])
         return _with(catalyst, call, [*plain, *(_by_collation(catalyst, each) for each in children[2:])])
     what = "DISTINCT " if call.distinct else ""
     raise InvalidPipelineError(
@@ -55,8 +59,8 @@ def _without(catalyst: Catalyst, call: AggregateCall, name: str, children: Seque
 
 def _by_collation(catalyst: Catalyst, term: Expression) -> Java:
     """A term of ORDER BY over the keys of its texts."""
-    return catalyst.with_children(term.java, [catalyst.by_collation(each.java) for each in term.children])
+    return catalyst.make.with_children(term.java, [catalyst.convert.by_collation(each.java) for each in term.children])
 
 
 def _with(catalyst: Catalyst, call: AggregateCall, children: Iterable[Java]) -> Java:
-    return catalyst.with_children(call.function.java, children)
+    return catalyst.make.with_children(call.function.java, children)

@@ -20,15 +20,15 @@ def has_exact_text(type_: SparkType) -> bool:
 
 def text_of(catalyst: Catalyst, value: Java) -> Java:
     """The text of an array or a struct; null of null. There is one zero and one NaN, as in GROUP BY."""
-    return catalyst.json_of(catalyst.one_zero_within(value))
+    return catalyst.convert.json_of(catalyst.convert.one_zero_within(value))
 
 
 def value_of(catalyst: Catalyst, text: Java, type_: SparkType) -> Java:
     """The value of this type, from its text."""
-    return catalyst.of_json(text, type_)
+    return catalyst.convert.of_json(text, type_)
 
 
 def values_of(catalyst: Catalyst, texts: Java, type_: SparkType) -> Java:
     """An array of values of this type, from an array of their texts, none of which is null."""
-    whole = [catalyst.text("["), catalyst.joined_text(texts, catalyst.text(",")), catalyst.text("]")]
-    return catalyst.list_of_json(catalyst.concatenated(whole), type_)
+    whole = [catalyst.make.text("["), catalyst.make.join_text(texts, catalyst.make.text(",")), catalyst.make.text("]")]
+    return catalyst.convert.list_of_json(catalyst.make.concat(whole), type_)

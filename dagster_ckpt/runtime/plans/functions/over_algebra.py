@@ -15,13 +15,13 @@ def in_plainer_functions(catalyst: Catalyst, node: Window, calls: Sequence[Expre
         if found:
             others = [each for each in calls if each not in found]
             plan, values = without(catalyst, node, others, found)
-            own = [catalyst.column_of(each.java) for each in found]
-            named = dict(zip((each.number for each in found), catalyst.standing_for(values, own), strict=True))
+            own = [catalyst.make.column_of(each.java) for each in found]
+            named = dict(zip((each.number for each in found), catalyst.make.standing_for(values, own), strict=True))
             below = catalyst.output_of(node.child)
             kept = dict(zip(below.numbers, below, strict=True))
-            columns = kept | {each.number: catalyst.column_of(each.java) for each in others} | named
+            columns = kept | {each.number: catalyst.make.column_of(each.java) for each in others} | named
             # In the order of the query: a table or a union reads them by their places.
-            return catalyst.project([columns[number] for _, number in node.output if number in columns], plan)
+            return catalyst.build.project([columns[number] for _, number in node.output if number in columns], plan)
     return None
 
 
@@ -48,10 +48,10 @@ def _joined_with_groups(
     """The rows beside the aggregates of their partition; the other functions stay over it."""
     child, keys = node.child.java, [each.java for each in node.keys]
     order = [each.java for each in node.order]
-    rows = catalyst.window([each.java for each in others], keys, order, child) if others else child
-    groups = catalyst.groups(keys, [call_in(each).function.java for each in of_groups], child)
+    rows = catalyst.build.window([each.java for each in others], keys, order, child) if others else child
+    groups = catalyst.build.groups(keys, [call_in(each).function.java for each in of_groups], child)
     found = catalyst.columns(groups)
-    beside = catalyst.joined(rows, groups, "Inner", catalyst.same(keys, found[: len(keys)]) if keys else None)
+    beside = catalyst.build.join(rows, groups, "Inner", catalyst.make.same(keys, found[: len(keys)]) if keys else None)
     return beside, found[len(keys) :]
 
 
@@ -60,14 +60,18 @@ def _or_default(
 ) -> Made:
     """`lag` and `lead` without a default, and the default where the partition ends before the row that they look at."""
     calls = list(map(call_in, defaulted))
-    values = [catalyst.alias(catalyst.without_default(each), "value") for each in calls]
+    values = [catalyst.make.alias(catalyst.calls.without_default(each), "value") for each in calls]
     # Of a column without nulls it is null where there is no such row.
-    there = [catalyst.alias(catalyst.without_default(each, catalyst.constant(1)), "there") for each in calls]
+    there = [
+        catalyst.make.alias(catalyst.calls.without_default(each, catalyst.make.constant(1)), "there") for each in calls
+    ]
     keys, order = [each.java for each in node.keys], [each.java for each in node.order]
-    plan = catalyst.window([*(each.java for each in others), *values, *there], keys, order, node.child.java)
+    plan = catalyst.build.window([*(each.java for each in others), *values, *there], keys, order, node.child.java)
     found = [
-        catalyst.if_else(
-            catalyst.is_null(catalyst.column_of(known)), call.function.children[2].java, catalyst.column_of(value)
+        catalyst.make.if_else(
+            catalyst.make.is_null(catalyst.make.column_of(known)),
+            call.function.children[2].java,
+            catalyst.make.column_of(value),
         )
         for call, value, known in zip(calls, values, there, strict=True)
     ]

@@ -56,7 +56,7 @@ def arguments_of(catalyst: Catalyst, function: Expression) -> list[Java]:
     given, where = function.function.children[0], function.where
     if function.function.kind == "Count" and not given.nullable and where is None:
         return []
-    return [given.java if where is None else catalyst.when(where.java, given.java)]
+    return [given.java if where is None else catalyst.make.when(where.java, given.java)]
 
 
 def function_of(catalyst: Catalyst, call: WindowCall, columns: Sequence[str]) -> Over:

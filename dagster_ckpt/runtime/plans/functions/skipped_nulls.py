@@ -40,12 +40,12 @@ def by_values_so_far(
     plan = node.child.java
     if others or forward:
         order = [each.java for each in node.order]
-        plan = catalyst.window([*(each.java for each in others), *forward], keys, order, plan)
+        plan = catalyst.build.window([*(each.java for each in others), *forward], keys, order, plan)
     if backward:
-        plan = catalyst.window(backward, keys, list(map(catalyst.opposite, node.order)), plan)
+        plan = catalyst.build.window(backward, keys, list(map(catalyst.calls.opposite, node.order)), plan)
     values = []
     for each, count in zip(found, counts, strict=True):
-        plan, value = each.beside(catalyst, plan, None if count is None else catalyst.column_of(count))
+        plan, value = each.beside(catalyst, plan, None if count is None else catalyst.make.column_of(count))
         values.append(value)
     return plan, values
 
@@ -80,7 +80,7 @@ class _Skipping:
         if where is None:
             return None
         # A null that FILTER lets pass is a value.
-        return cls._of_frame(catalyst, call, called.kind, catalyst.when(where.java, catalyst.constant(1)))
+        return cls._of_frame(catalyst, call, called.kind, catalyst.make.when(where.java, catalyst.make.constant(1)))
 
     @classmethod
     def _of_row(cls, catalyst: Catalyst, call: WindowCall) -> "_Skipping | None":
@@ -110,14 +110,14 @@ class _Skipping:
 
     def count(self, catalyst: Catalyst) -> Java | None:
         """The number of rows that count up to a row, where it is asked for; of the whole partition it is not."""
-        count = catalyst.count_of(self.counted)
+        count = catalyst.calls.count_of(self.counted)
         if self.kind == "before":
-            return catalyst.over_rows(count, self._keys, self._order(catalyst), _ROW)
+            return catalyst.calls.over_rows(count, self._keys, self._order(catalyst), _ROW)
         frame = self.spec.frame
         if (frame.lower.kind == _START) if self.is_mirrored else (frame.upper.kind == _END):
             return None
-        own = catalyst.mirrored(self.spec) if self.is_mirrored else self.spec.java
-        return catalyst.alias(catalyst.over(count, own), "n")
+        own = catalyst.calls.mirror(self.spec) if self.is_mirrored else self.spec.java
+        return catalyst.make.alias(catalyst.calls.over(count, own), "n")
 
     def beside(self, catalyst: Catalyst, plan: Java, count: Java | None) -> tuple[Java, Java]:
         """The plan with what the function takes beside its rows, and the function's value."""
@@ -132,46 +132,48 @@ class _Skipping:
 
     def _order(self, catalyst: Catalyst) -> list[Java]:
         if self.is_mirrored:
-            return list(map(catalyst.opposite, self.spec.order))
+            return list(map(catalyst.calls.opposite, self.spec.order))
         return [each.java for each in self.spec.order]
 
     def _first(self, catalyst: Catalyst, plan: Java, count: Java | None) -> tuple[Java, Java]:
         """That of the partition, if there are so many values in the frame."""
-        known_first = [catalyst.ascending(catalyst.is_null(self.counted)), *self._order(catalyst)]
+        known_first = [catalyst.calls.ascending(catalyst.make.is_null(self.counted)), *self._order(catalyst)]
         called, last = (
-            (catalyst.first_of(self.value), _ROW) if self.n == 1 else (catalyst.nth_of(self.value, self.n), _END)
+            (catalyst.calls.first_of(self.value), _ROW)
+            if self.n == 1
+            else (catalyst.calls.nth_of(self.value, self.n), _END)
         )
-        first = catalyst.over_rows(called, self._keys, known_first, last)
-        plan = catalyst.window([first], self._keys, known_first, plan)
-        value = catalyst.column_of(first)
+        first = catalyst.calls.over_rows(called, self._keys, known_first, last)
+        plan = catalyst.build.window([first], self._keys, known_first, plan)
+        value = catalyst.make.column_of(first)
         if count is None:
             return plan, value
-        fewer = catalyst.cast_like(catalyst.constant(self.n - 1), count)
-        return plan, catalyst.when(catalyst.greater(count, fewer), value)
+        fewer = catalyst.convert.cast_like(catalyst.make.constant(self.n - 1), count)
+        return plan, catalyst.make.when(catalyst.make.greater(count, fewer), value)
 
     def _last(self, catalyst: Catalyst, plan: Java, count: Java) -> tuple[Java, Java]:
         """The only value of the rows with the same number of values."""
         alike = [*self._keys, count]
-        last = catalyst.over_rows(catalyst.greatest_of(self.value), alike, [], _END)
-        return catalyst.window([last], alike, [], plan), catalyst.column_of(last)
+        last = catalyst.calls.over_rows(catalyst.calls.greatest_of(self.value), alike, [], _END)
+        return catalyst.build.window([last], alike, [], plan), catalyst.make.column_of(last)
 
     def _before(self, catalyst: Catalyst, plan: Java, count: Java) -> tuple[Java, Java]:
         """In a row with a value, the one `n` rows before among such rows.
 
         In a row without one, that of the last row with one, which counts itself.
         """
-        is_null = catalyst.is_null(self.value)
+        is_null = catalyst.make.is_null(self.value)
         alike, order = [*self._keys, is_null], self._order(catalyst)
-        known = catalyst.over_rows(catalyst.lag_of(self.value, self.n), alike, order, _ROW)
+        known = catalyst.calls.over_rows(catalyst.calls.lag_of(self.value, self.n), alike, order, _ROW)
         calls, counted = [known], self.value
         if self.n > 1:
-            calls.append(catalyst.over_rows(catalyst.lag_of(self.value, self.n - 1), alike, order, _ROW))
-            counted = catalyst.column_of(calls[-1])
-        plan = catalyst.window(calls, alike, order, plan)
-        of_known = catalyst.when(catalyst.is_not_null(self.value), counted)
-        last = catalyst.over_rows(catalyst.greatest_of(of_known), [*self._keys, count], [], _END)
-        plan = catalyst.window([last], [*self._keys, count], [], plan)
-        value = catalyst.if_else(is_null, catalyst.column_of(last), catalyst.column_of(known))
+            calls.append(catalyst.calls.over_rows(catalyst.calls.lag_of(self.value, self.n - 1), alike, order, _ROW))
+            counted = catalyst.make.column_of(calls[-1])
+        plan = catalyst.build.window(calls, alike, order, plan)
+        of_known = catalyst.make.when(catalyst.make.is_not_null(self.value), counted)
+        last = catalyst.calls.over_rows(catalyst.calls.greatest_of(of_known), [*self._keys, count], [], _END)
+        plan = catalyst.build.window([last], [*self._keys, count], [], plan)
+        value = catalyst.make.if_else(is_null, catalyst.make.column_of(last), catalyst.make.column_of(known))
         if self.default is None or (self.default.foldable and catalyst.constant_of(self.default) is None):
             return plan, value
-        return plan, catalyst.first_known(value, self.default.java)
+        return plan, catalyst.make.first_known(value, self.default.java)

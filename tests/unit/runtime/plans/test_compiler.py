@@ -23,6 +23,10 @@ class Planner:
     number_of = staticmethod(lambda _: None)
     name_of = staticmethod(lambda node: node.java)
 
+    @property
+    def build(self) -> "Planner":
+        return self
+
     @staticmethod
     def equi_join_of(_: object) -> tuple[list[str], list[str], None]:
         return [], [], None

@@ -25,6 +25,12 @@ class Written:
     def __init__(self, **types: SparkType) -> None:
         self._types = types
 
+    @property
+    def make(self) -> "Written":
+        return self
+
+    build = calls = convert = make
+
     def __getattr__(self, name: str) -> Any:
         return lambda *parts: f"{name}({', '.join(map(_text, parts))})"
 
