@@ -25,7 +25,7 @@ from dagster_ckpt.runtime.declared.primary_key import with_primary_key
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_checks import planned
-from dagster_ckpt.runtime.plans.called import called, local_session, stream_of_rows
+from dagster_ckpt.runtime.plans.direct_call import call_directly, local_session, stream_of_rows
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.no_max_file_age_session import NoMaxFileAgeSession
 from dagster_ckpt.runtime.spark.session import open_session
@@ -65,7 +65,7 @@ def explain(
         function = _function_of(asset)
         name = stream_name_of(asset.key) if isinstance(asset, dg.AssetsDefinition) else function.__name__
         with naming(asset=name):
-            stream = called(name, function, session, arguments or {}, tables)
+            stream = call_directly(name, function, session, arguments or {}, tables)
             stream = with_primary_key(stream, declared_key(asset))
         if unread := set(schemas or {}) - session.made.keys():
             raise InvalidPipelineError(

@@ -21,7 +21,7 @@ from dagster_ckpt.runtime.declared.primary_key import with_primary_key
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
-from dagster_ckpt.runtime.plans.called import called, local_session, stream_of_rows
+from dagster_ckpt.runtime.plans.direct_call import call_directly, local_session, stream_of_rows
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.no_max_file_age_session import NoMaxFileAgeSession
 from dagster_ckpt.runtime.spark.session import open_session
@@ -64,7 +64,7 @@ def run_batches(
         root = Path(folder)
         session = _BatchSession.beside(open_session(spark or local_session()), _dropped(root, batches))
         function, primary_key = _function_of(asset)
-        stream = called(function.__name__, function, session, arguments or {}, _Tables(session, keys or {}))
+        stream = call_directly(function.__name__, function, session, arguments or {}, _Tables(session, keys or {}))
         stream = with_primary_key(stream, primary_key)
         if session.unread:
             raise InvalidPipelineError(

@@ -16,7 +16,7 @@ from dagster_ckpt.integration.component.over_functions import OverFunctions
 from dagster_ckpt.integration.component.templates import render_all, text, texts, texts_by_name
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.shared.window_kinds import Window, hopping, session, tumbling
-from dagster_ckpt.runtime.declared.stream import Stream, UnreadFrame, WindowedStream
+from dagster_ckpt.runtime.declared.stream import PlaceholderFrame, Stream, WindowedStream
 
 Late = Literal["drop", "keep"]
 OnEnd = Literal["keep", "flush"]
@@ -293,7 +293,7 @@ def apply_steps(stream: Stream, steps: Sequence[Step]) -> Stream:
 
 def check_steps(steps: Sequence[Step]) -> None:
     """Raise `InvalidPipelineError` for what is wrong with the steps, as far as that is known without Spark."""
-    unread: Any = UnreadFrame()
+    unread: Any = PlaceholderFrame()
     done = apply_steps(Stream(unread), steps)
     if done.event_time is None and (waiting := next(filter(None, map(_needs_event_time, steps)), None)):
         raise InvalidPipelineError(

@@ -92,9 +92,9 @@ class PhysicalPlan:
     ) -> None:
         self._session: SparkSession = batch.sparkSession
         self._inputs = [_StandIn.of(self._session, schema) for schema in _schemas(batch, inputs)]
-        self._parts: list[_Part] = []
+        self._parts: list[_PlanPart] = []
         whole = work([each.frame for each in self._inputs], self._cut)
-        self._parts.append(_Part.of(whole, None))
+        self._parts.append(_PlanPart.of(whole, None))
         self._gathers = gathers
         self._renamed: dict[int, tuple[Any, Any]] = {}
 
@@ -102,7 +102,7 @@ class PhysicalPlan:
     def stays(self) -> bool:
         """Whether it is that of every micro-batch: it has no table beside the stream, no time of day, no chance."""
         stand_ins = {each.number for each in self._inputs}
-        stand_ins.update(part.behind.number for part in self._parts if part.behind is not None)
+        stand_ins.update(part.result.number for part in self._parts if part.result is not None)
         return all(part.stays(stand_ins) for part in self._parts)
 
     def on(self, batch: DataFrame, execution: Java) -> PlannedRows:
@@ -116,9 +116,9 @@ class PhysicalPlan:
         execution_class, own = java_class(self._session, f"{_EXECUTION}.QueryExecution"), java_session(self._session)
         *cut, last = self._parts
         for part in cut:
-            assert part.behind is not None, "only the last part has no readers"
+            assert part.result is not None, "only the last part has no readers"
             rows = execution_class.prepareExecutedPlan(own, part.over(leaves, gathered=gathered)).execute()
-            leaves[part.behind.number] = partial(_with_rdd, self._session, rows)
+            leaves[part.result.number] = partial(_with_rdd, self._session, rows)
         return PlannedRows(
             self._session, execution_class.prepareExecutedPlan(own, last.over(leaves, gathered=gathered))
         )
@@ -126,7 +126,7 @@ class PhysicalPlan:
     def _cut(self, rows: DataFrame) -> DataFrame:
         """A stand-in for rows that several read, which are after a shuffle."""
         stand_in = _StandIn.of(self._session, java_frame(rows).schema())
-        self._parts.append(_Part.of(rows, stand_in))
+        self._parts.append(_PlanPart.of(rows, stand_in))
         return stand_in.frame
 
     def _of_inputs(self, read: _Node) -> Iterator[tuple[Any, _Node]]:
@@ -225,17 +225,17 @@ class _Tree:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """What runs as one plan. `behind` stands for its rows where others read them."""
+class _PlanPart:
+    """What runs as one plan. `result` stands for its rows where others read them."""
 
     session: SparkSession
     analysed: Any
     tree: _Tree
-    behind: _StandIn | None
+    result: _StandIn | None
 
     @classmethod
-    def of(cls, frame: DataFrame, behind: _StandIn | None) -> "_Part":
-        return cls(frame.sparkSession, plan_of(frame), _Tree.of(java_frame(frame).queryExecution().sparkPlan()), behind)
+    def of(cls, frame: DataFrame, result: _StandIn | None) -> "_PlanPart":
+        return cls(frame.sparkSession, plan_of(frame), _Tree.of(java_frame(frame).queryExecution().sparkPlan()), result)
 
     def over(self, leaves: Mapping[int, _Leaf], *, gathered: bool) -> _Node:
         """The plan over other rows, by the numbers of what stands for them, as `_Tree.over`."""

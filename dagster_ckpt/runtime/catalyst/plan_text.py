@@ -19,8 +19,8 @@ from dagster_ckpt.runtime.catalyst.values import Expression
 from dagster_ckpt.runtime.spark.jvm import java_class, scala_map
 
 _NUMBER = re.compile(r"#(\d+)")
-_BEHIND = re.compile(r"^L?(?:-T\d+ms)?")
-"""Behind the number of a BIGINT, and that of a column with a watermark: its delay, on which no state depends."""
+_AFTER = re.compile(r"^L?(?:-T\d+ms)?")
+"""After the number of a BIGINT, and that of a column with a watermark: its delay, on which no state depends."""
 _VARIABLE = re.compile(r"\blambda \w+$")
 """How a lambda's variable ends a text. Python's have names with numbers of their own."""
 _EXISTENCE = re.compile(r"(Join ExistenceJoin\([^#]*#)\d+")
@@ -39,7 +39,7 @@ PYTHON_FUNCTIONS = ("PythonUDF", "PythonUDAF", "PythonUDTF")
 """Expressions that call one."""
 
 Pieces = list[tuple[str, int | None]]
-"""A text, cut behind each number that Spark gave: what stands before the `#`, and the number, or None."""
+"""A text, cut after each number that Spark gave: what stands before the `#`, and the number, or None."""
 
 
 def without_seeds(session: SparkSession, plan: Any) -> Any:
@@ -141,7 +141,7 @@ def node_line(node: Any, without: Any, names: dict[int, str]) -> Pieces:
 
 
 def in_pieces(text: str, without: str, names: dict[int, str]) -> Pieces:
-    """The text, cut behind its numbers; `without` is the same text without Spark's numbers, `names` those of columns.
+    """The text, cut after its numbers; `without` is the same text without Spark's numbers, `names` those of columns.
 
     The number 0, which is that of the first column in a process, is known by the column's name.
     """
@@ -172,12 +172,12 @@ class Labels:
 
     def text(self, pieces: Pieces) -> str:
         """The text with labels."""
-        return "".join(self._labelled(pieces, dict(self.given)))
+        return "".join(self._label(pieces, dict(self.given)))
 
-    def _labelled(self, pieces: Pieces, labels: dict[int, str]) -> Iterator[str]:
+    def _label(self, pieces: Pieces, labels: dict[int, str]) -> Iterator[str]:
         follows = False
         for text, number in pieces:
-            before = _BEHIND.sub("", text) if follows else text
+            before = _AFTER.sub("", text) if follows else text
             follows = number is not None
             if number is None:
                 yield before

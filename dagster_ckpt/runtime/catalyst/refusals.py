@@ -44,7 +44,7 @@ _INSTEAD: Mapping[str, str] = {
 _ELSE = "write it with joins, aggregates and windows"
 
 
-def refused(kind: str, name: str) -> InvalidPipelineError:
+def refusal(kind: str, name: str) -> InvalidPipelineError:
     """The error about a node of this class, which Spark calls by this name."""
     return InvalidPipelineError(
         f"this part of the query cannot be kept up to date: {_INSTEAD.get(kind, _ELSE)}. found={name}"
@@ -105,7 +105,7 @@ def naming_columns(catalyst: Catalyst, names: Iterable[str], expressions: Iterab
 
 
 @contextmanager
-def located(catalyst: Catalyst, part: Node | Expression | Java) -> Iterator[None]:
+def naming_line(catalyst: Catalyst, part: Node | Expression | Java) -> Iterator[None]:
     """Within it an `InvalidPipelineError` says in which line of the query this part of it is, where Spark knows."""
     try:
         yield

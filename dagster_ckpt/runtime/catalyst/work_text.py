@@ -67,7 +67,7 @@ class WorkText:
         texts = _Texts(node)
         rows = "; ".join(texts.rows(node, without))
         own, *columns = _with_rules(catalyst, plan, [rows, *texts.of_columns(node)])
-        return cls(own, tuple(_told_apart(node, columns)))
+        return cls(own, tuple(_distinguish(node, columns)))
 
     def with_columns(self, names: Sequence[str]) -> str:
         """The whole text, with these names of the columns. Their order is not in it."""
@@ -217,7 +217,7 @@ class _Texts:
         """The columns that these expressions make, of which some only pass on what is there."""
         pairs = list(zip(expressions, others, strict=True))
         for (each, other), (name, number) in zip(pairs, node.output[-len(pairs) :], strict=False):
-            own, its = _unnamed(each.text, name, number), _unnamed(other.text, name, 0)
+            own, its = _without_alias(each.text, name, number), _without_alias(other.text, name, 0)
             if own is not None and its is not None:
                 self.columns[number] = self._text(own, its)
 
@@ -244,7 +244,7 @@ def _function_types(plan: Node) -> dict[int, str]:
     return {call_number(each.java): shown_type(each.java) for each in parts}
 
 
-def _unnamed(text: str, name: str, number: int) -> str | None:
+def _without_alias(text: str, name: str, number: int) -> str | None:
     """The text of an expression without the name that it gets; None: it gets none."""
     found = re.fullmatch(rf"(.*) AS {re.escape(name)}#{number}L?(?:-T\d+ms)?", text, re.DOTALL)
     return None if found is None else found[1]
@@ -258,7 +258,7 @@ def _with_rules(catalyst: Catalyst, plan: Java, texts: Sequence[str]) -> list[st
     return [text + rules if _BY_COLLATION in text else text for text in texts]
 
 
-def _told_apart(plan: Node, texts: Sequence[str]) -> Iterator[str]:
+def _distinguish(plan: Node, texts: Sequence[str]) -> Iterator[str]:
     """The texts; where two columns of a projection have one, and are not the same, with more that tells them apart.
 
     Spark writes the constant 'a' as it writes the column a. Two calls of `rand` differ in nothing that it writes.

@@ -222,7 +222,7 @@ class Stream:
         """This stream with stateless work on its rows. `describe` gives its text, None: as Spark's plan does."""
         if self.step is not None:
             return behind(self)._worked(work, describe)  # noqa: SLF001  (another stream)
-        if isinstance(self.frame, UnreadFrame):
+        if isinstance(self.frame, PlaceholderFrame):
             return self
         frame = work(self.frame)
         earlier = None if self.earlier is None else self.earlier.then(work)
@@ -674,7 +674,7 @@ def as_it_ends(stream: Stream) -> Stream:
     return stream.earlier.stream
 
 
-class UnreadFrame:
+class PlaceholderFrame:
     """Stands for the rows of a source that is not read yet: any column may be there."""
 
 
@@ -691,7 +691,7 @@ def behind(stream: Stream) -> Stream:
     if stream.columns:
         renamed = [f"{quote(own)} AS {quote(name)}" for name, own in stream.columns]
         return behind(replace(stream, columns=())).select(*renamed)
-    if isinstance(stream.frame, UnreadFrame):
+    if isinstance(stream.frame, PlaceholderFrame):
         return Stream(stream.frame, earlier=Earlier(stream, stream.frame))
     pipeline = declared_operator(stream).pipeline
     frame = row_work.stand_in(stream.frame.sparkSession, changes_schema(pipeline))
@@ -748,7 +748,11 @@ def _by_all_columns(stream: Stream, step: str) -> Stream:
             f"{step} compares whole rows: leave key_by out. step={step}, keys={', '.join(stream.keys)}"
         )
     _refuse_updating(stream, step)
-    return stream if isinstance(stream.frame, UnreadFrame) else replace(stream, keys=row_work.key_columns(stream.frame))
+    return (
+        stream
+        if isinstance(stream.frame, PlaceholderFrame)
+        else replace(stream, keys=row_work.key_columns(stream.frame))
+    )
 
 
 def _of_groups(rows: StepInput, build: Callable[[tuple[str, ...], InputSpec], Operator]) -> Operator:

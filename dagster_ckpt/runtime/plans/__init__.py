@@ -3,7 +3,7 @@
 Reading order. Begin with `compiler`.
 
     returned    what a streaming function returns
-    called      the function itself, called outside of Dagster
+    direct_call the function itself, called outside of Dagster
     compiler    walks the optimised plan, bottom up
     joins       joins, by equal keys or with a table that stays
     matches     joins that ask more than equal keys, made of those

@@ -44,7 +44,7 @@ def call_of(catalyst: Catalyst, call: AggregateCall) -> Call:
     [first, *_] = function.children
     plain = spark_function(name, of_booleans=first.type.name == "boolean", distinct=call.distinct)
     if call.distinct and plain is None:
-        raise _refused(catalyst, call, "DISTINCT is for count, sum, avg, collect_list and listagg")
+        raise _refusal(catalyst, call, "DISTINCT is for count, sum, avg, collect_list and listagg")
     if name in _OF_STRUCTS and not call.distinct and _is_flat_struct(first.type):
         made = _OF_STRUCTS[name](catalyst, function)
     elif name in _OTHERS:
@@ -52,16 +52,16 @@ def call_of(catalyst: Catalyst, call: AggregateCall) -> Call:
     elif plain is not None:
         made = _plain(plain, function)
     else:
-        raise _refused(catalyst, call, _INSTEAD.get(name, _ELSE))
+        raise _refusal(catalyst, call, _INSTEAD.get(name, _ELSE))
     types = list(catalyst.types_of(made.arguments))
     if name in _OF_TEXTS and _is_nested(types[0]) and has_exact_text(types[0]):
         made = _by_text(catalyst, made, types.pop(0), name)
     if any(map(_is_nested, types)):
-        raise _refused(catalyst, call, "it takes no such nested values: have their parts in columns of their own")
+        raise _refusal(catalyst, call, "it takes no such nested values: have their parts in columns of their own")
     return made.where(catalyst, call.where)
 
 
-def _refused(catalyst: Catalyst, call: AggregateCall, instead: str) -> InvalidPipelineError:
+def _refusal(catalyst: Catalyst, call: AggregateCall, instead: str) -> InvalidPipelineError:
     found = f"{'DISTINCT ' if call.distinct else ''}{catalyst.sql_of(call.java)}"
     return InvalidPipelineError(f"this aggregate cannot be kept up to date: {instead}. found={found}")
 
@@ -182,7 +182,7 @@ def _text(catalyst: Catalyst, call: AggregateCall) -> Call:
     """The values as one text, between them the delimiter."""
     child, delimiter, *rest = call.function.children
     if child.type.name != "string":
-        raise _refused(catalyst, call, "it joins text alone: use collect_list, or cast the column")
+        raise _refusal(catalyst, call, "it joins text alone: use collect_list, or cast the column")
     order = [each for each in rest if isinstance(each, SortTerm)]
     by_itself = not order or (len(order) == 1 and catalyst.are_equal(order[0].by.java, child.java))
     descends = bool(order) and _all_descend(catalyst, call, order)
@@ -207,7 +207,7 @@ def _all_descend(catalyst: Catalyst, call: AggregateCall, order: Sequence[SortTe
     ends = {not each.nulls_first for each in order if each.by.nullable}
     if len(descends) > 1 or not ends <= descends:
         instead = "it orders by columns that all ascend with NULLS FIRST, or all descend with NULLS LAST"
-        raise _refused(catalyst, call, instead)
+        raise _refusal(catalyst, call, instead)
     return descends.pop()
 
 
@@ -236,7 +236,7 @@ def _by(make: Callable[..., Aggregation]) -> Callable[[Catalyst, AggregateCall],
     def call_by(catalyst: Catalyst, call: AggregateCall) -> Call:
         arguments = [each.java for each in call.function.children]
         if len(arguments) > 2:
-            raise _refused(catalyst, call, "it gives one value: for several use row_number() OVER ... <= n")
+            raise _refusal(catalyst, call, "it gives one value: for several use row_number() OVER ... <= n")
         return Call(
             arguments,
             lambda names: [make([names[0]], by=names[1])],
@@ -252,10 +252,10 @@ def _percentiles(make: Callable[[str, float], Aggregation]) -> Callable[[Catalys
     def call_of_shares(catalyst: Catalyst, call: AggregateCall) -> Call:
         function, (argument, asked, *more) = call.function, call.function.children
         if function.kind == "Percentile" and more[0].constant != 1:
-            raise _refused(catalyst, call, "it has no frequencies: have as many rows, by explode(sequence(1, n))")
+            raise _refusal(catalyst, call, "it has no frequencies: have as many rows, by explode(sequence(1, n))")
         descends = bool(function.fields.get("reverse"))
         if descends and function.kind == "PercentileDisc":
-            raise _refused(catalyst, call, "it ascends alone: leave DESC out")
+            raise _refusal(catalyst, call, "it ascends alone: leave DESC out")
         found = catalyst.constant_of(asked)
         several = found if isinstance(found, tuple) else (found,)
         shares = [1 - float(each) if descends else float(each) for each in several]
@@ -275,7 +275,7 @@ def _percentiles(make: Callable[[str, float], Aggregation]) -> Callable[[Catalys
 def _mode(catalyst: Catalyst, call: AggregateCall) -> Call:
     # Spark's reverse order is that of the least of several.
     if call.function.fields["reverseOpt"] is False:
-        raise _refused(catalyst, call, "of several values it gives the least: leave DESC out")
+        raise _refusal(catalyst, call, "of several values it gives the least: leave DESC out")
     argument = call.function.children[0].java
     return Call([argument], lambda names: [agg.mode(names[0])])
 

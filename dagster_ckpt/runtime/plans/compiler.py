@@ -21,7 +21,7 @@ from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.moments import moment_in
 from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
 from dagster_ckpt.runtime.catalyst.reader import read
-from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns, query_errors, refused
+from dagster_ckpt.runtime.catalyst.refusals import naming_columns, naming_line, query_errors, refusal
 from dagster_ckpt.runtime.catalyst.values import (
     Aggregate,
     Deduplication,
@@ -38,7 +38,7 @@ from dagster_ckpt.runtime.catalyst.values import (
 )
 from dagster_ckpt.runtime.catalyst.work_text import column_name, in_all
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate
-from dagster_ckpt.runtime.plans.groups import aggregated
+from dagster_ckpt.runtime.plans.groups import aggregate_part
 from dagster_ckpt.runtime.plans.joins import join_parts
 from dagster_ckpt.runtime.plans.keys import Key, RowColumns, plain_key
 from dagster_ckpt.runtime.plans.partitions import limit_as_top, over_partition, top_of
@@ -66,7 +66,7 @@ def stream_of(frame: DataFrame) -> Stream:
 
     Raises `InvalidPipelineError` for a query that cannot be kept up to date.
     """
-    return _compiled(frame.sparkSession, lambda catalyst: catalyst.plan_of(frame))
+    return _compile(frame.sparkSession, lambda catalyst: catalyst.plan_of(frame))
 
 
 def stream_of_sql(
@@ -86,10 +86,10 @@ def stream_of_sql(
         with query_errors(catalyst.sql.views):
             return catalyst.sql.plan_of(text)
 
-    return _compiled(session, plan_by)
+    return _compile(session, plan_by)
 
 
-def _compiled(session: SparkSession, plan_by: Callable[[Catalyst], Java]) -> Stream:
+def _compile(session: SparkSession, plan_by: Callable[[Catalyst], Java]) -> Stream:
     with as_active(session), whole_texts(session):  # whose settings Spark's parser, planner and texts then have
         catalyst = Catalyst(session)
         return _stream_of_plan(catalyst, plan_by(catalyst))
@@ -99,7 +99,7 @@ def _stream_of_plan(catalyst: Catalyst, plan: Java) -> Stream:
     names = [name for name, _ in catalyst.column_names(plan)]
     if not names:
         raise InvalidPipelineError("the query has no column, so its table could not have its rows: select one")
-    with located(catalyst, plan):
+    with naming_line(catalyst, plan):
         check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)
     watermarks = catalyst.watermarks_in(plan)
@@ -117,7 +117,7 @@ def _refuse_moment(catalyst: Catalyst, plan: Java) -> None:
         for each in node.parts():
             found = moment_in(each)
             if found is not None:
-                with located(catalyst, each):
+                with naming_line(catalyst, each):
                     raise InvalidPipelineError(
                         "each row would have to change as time goes by: compare columns, or have the time of day in a "
                         f"column of the source. found={found}"
@@ -135,7 +135,7 @@ class PlanCompiler:
         """The rows of a node. Raises `InvalidPipelineError` for one that cannot be maintained."""
         if not node.streams or not node.children:
             return self._leaf(node)
-        with located(self.catalyst, node):
+        with naming_line(self.catalyst, node):
             return self._part(node)
 
     def _part(self, node: Node) -> Part:  # noqa: C901, PLR0911  (a case for each kind of node)
@@ -145,7 +145,7 @@ class PlanCompiler:
             case Filter():
                 return top_of(self, node) or self._filter(node)
             case Aggregate():
-                return aggregated(self, node)
+                return aggregate_part(self, node)
             case Join():
                 return self.once(node.java, lambda: join_parts(self, node))
             case Window():
@@ -162,7 +162,7 @@ class PlanCompiler:
                 return self.part(self.catalyst.read(limit_as_top(self.catalyst, node)))
             case Node(kind=kind) if kind in _UNCHANGED:
                 return self.part(node.child)
-        raise refused(node.kind, self.catalyst.name_of(node))
+        raise refusal(node.kind, self.catalyst.name_of(node))
 
     def _leaf(self, node: Node) -> Part:
         """Rows that Spark reads, or those of a stream that the node stands for."""
@@ -239,7 +239,7 @@ class PlanCompiler:
             return Part(catalyst, output, plan=catalyst.build.on(node.java, *plans))
         # Rows of which the query reads no column have one by which they are rows.
         stand = list(output) or [catalyst.make.new_column("any", catalyst.make.constant(1))]
-        read = [part.named(_as_types(catalyst, part.output, output)) for part in parts]
+        read = [part.with_names(_as_types(catalyst, part.output, output)) for part in parts]
         names = [column_name(in_all(texts)) for texts in zip(*(each.names for each in read), strict=True)]
         places = {name: names.index(name) for name in sorted(names)}
         whole, *others = (
@@ -263,7 +263,7 @@ class PlanCompiler:
             return self.part(catalyst.read(catalyst.build.distinct_rows(node.child.java)))
         keys = [part for each in collated if each.number in wanted for part in Key(catalyst, each).columns()]
         plain = [part for each in collated for part in plain_key(catalyst, each).columns()]
-        read = self.part(node.child).named([*keys, *plain, *output])
+        read = self.part(node.child).with_names([*keys, *plain, *output])
         leading = dict(zip(read.names, [*keys, *plain], strict=False))
         columns = RowColumns.of(catalyst, leading, output, read.names[len(keys) + len(plain) :])
         own = {number: columns.stand[number] for number in output.numbers if number not in of_texts}
@@ -272,7 +272,7 @@ class PlanCompiler:
         rows = read.stream_of(columns.expressions)
         with naming_columns(catalyst, columns.expressions, columns.expressions.values()):
             made = rows.key_by(*key_names).top(1, by=[f"{quote(name)} asc" for name in by]) if by else rows.distinct()
-        shown = columns.shown(catalyst, output)
+        shown = columns.show(catalyst, output)
         part = Part(catalyst, (), stream=made, attributes=tuple(columns.attributes.values()))
         return part.project(shown, output)
 

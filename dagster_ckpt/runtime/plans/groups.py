@@ -7,7 +7,7 @@ from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
+from dagster_ckpt.runtime.catalyst.refusals import naming_columns, naming_line
 from dagster_ckpt.runtime.catalyst.values import Aggregate, AggregateCall, Expression, Java, Node, Projection
 from dagster_ckpt.runtime.catalyst.work_text import column_name, in_canonical_order
 from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate, rows_of
@@ -17,7 +17,7 @@ from dagster_ckpt.runtime.plans.parts import NodeCompiler, Part, types_of
 from dagster_ckpt.runtime.plans.sessions import SessionKey, aggregated_sessions
 
 
-def aggregated(compiler: NodeCompiler, node: Aggregate) -> Part:
+def aggregate_part(compiler: NodeCompiler, node: Aggregate) -> Part:
     """Aggregates of groups, and what is computed of them."""
     catalyst = compiler.catalyst
     of_keys, of_calls, results = catalyst.aggregate_of(node.java)
@@ -37,7 +37,7 @@ def _groups(
     catalyst, output = compiler.catalyst, compiler.catalyst.columns(groups)
     keys, called = _Keys(catalyst, grouping, below), [_call_of(catalyst, call) for call in calls]
     arguments = [each for call in called for each in call.arguments]
-    read = compiler.part(below).named([*keys.columns, *arguments, *keys.shown()])
+    read = compiler.part(below).with_names([*keys.columns, *arguments, *keys.columns_to_show()])
     names = iter(read.names)
     key_names = list(islice(names, len(keys.columns)))
     of_calls = [call.aggregations([next(names) for _ in call.arguments]) for call in called]
@@ -76,7 +76,7 @@ def _groups(
 
 def _call_of(catalyst: Catalyst, call: Expression) -> Call:
     assert isinstance(call, AggregateCall), "an aggregate has calls alone"
-    with located(catalyst, call.function):
+    with naming_line(catalyst, call.function):
         return call_of(catalyst, call)
 
 
@@ -143,10 +143,10 @@ class _Keys:
         split = len(names) - ends
         return [*sorted(set(names[:split])), *names[split:]]
 
-    def shown(self) -> list[Java]:
+    def columns_to_show(self) -> list[Java]:
         """What is read for the values of keys with a collation: a column that is there in each row, then their columns.
 
-        Of several texts that are one key a group shows those of one of its rows. Empty if no key has a collation.
+        A group shows one of several texts that are one key, that of one of its rows. Empty if no key has a collation.
         """
         plain = [each for key in self._keys if key.is_collated for each in self._plain(key).columns()]
         return [self._catalyst.make.constant(True), *plain] if plain else []

@@ -83,7 +83,7 @@ def _by_keys(
     catalyst, how = compiler.catalyst, _HOW[node.how]
     outputs = [catalyst.output_of(child) for child in children]
     read = [
-        compiler.part_that_streams(child).named([*own, *output])
+        compiler.part_that_streams(child).with_names([*own, *output])
         for child, own, output in zip(children, keys, outputs, strict=True)
     ]
     pairs = dict[str, int]()
@@ -108,7 +108,7 @@ def _by_keys(
     made = left.join(right, how=how)
     columns = mine if how in ("semi", "anti") else mine.beside(theirs)
     output = catalyst.output_of(node)
-    shown = columns.shown(catalyst, output)
+    shown = columns.show(catalyst, output)
     part = Part(catalyst, (), stream=made, attributes=tuple(columns.attributes.values()))
     return part.project(shown, output)
 
@@ -137,7 +137,7 @@ def _with_table(compiler: NodeCompiler, node: Join, left: Node, right: Node) -> 
     output, join, other = catalyst.output_of(node), node.java, table.java
     own = catalyst.build.projection(output)
 
-    def joined(plan: Java, beside: Columns) -> Java:
+    def join_table(plan: Java, beside: Columns) -> Java:
         return own(catalyst.build.on(join, *((plan, other) if stream is left else (other, plan))), beside)
 
-    return part.then(joined, output)
+    return part.then(join_table, output)

@@ -102,7 +102,7 @@ class RowColumns:
         attributes = self.attributes | {name: catalyst.make.new_column(name, value)}
         return RowColumns(self.expressions | {name: value}, attributes, self.stand)
 
-    def shown(self, catalyst: Catalyst, output: NodeColumns) -> list[Java]:
+    def show(self, catalyst: Catalyst, output: NodeColumns) -> list[Java]:
         """The columns of the node, of the attributes."""
         pairs = zip(output.numbers, output, strict=True)
         return [catalyst.make.show_as(self.attributes[self.stand[number]], each) for number, each in pairs]

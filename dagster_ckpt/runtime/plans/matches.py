@@ -50,7 +50,7 @@ def _by_matches(catalyst: Catalyst, side: Java, pairs: Java, *, matched: bool) -
     For each distinct row this counts how often it is there, and how many pairs have it.
     """
     own = catalyst.columns(side)
-    columns, rows, matches, counted = _counted(catalyst, own, side, pairs)
+    columns, rows, matches, counted = _count_matches(catalyst, own, side, pairs)
     zero = catalyst.convert.cast_like(catalyst.make.constant(0), rows)
     wanted = catalyst.make.greater(matches, zero) if matched else catalyst.make.equal(matches, zero)
     kept = catalyst.build.filter(catalyst.make.all_of([catalyst.make.greater(rows, zero), wanted]), counted)
@@ -66,7 +66,9 @@ def _by_matches(catalyst: Catalyst, side: Java, pairs: Java, *, matched: bool) -
     return catalyst.build.project(catalyst.make.standing_for(known, own), repeated)
 
 
-def _counted(catalyst: Catalyst, own: Sequence[Java], side: Java, pairs: Java) -> tuple[list[Java], Java, Java, Java]:
+def _count_matches(
+    catalyst: Catalyst, own: Sequence[Java], side: Java, pairs: Java
+) -> tuple[list[Java], Java, Java, Java]:
     """The columns of distinct rows, how often each is there, how many pairs have it, and the plan with all of that."""
     yes, no = catalyst.make.constant(True), catalyst.make.no_boolean()
     # Rows that differ in the sign of a zero, or are equal by a collation, are not one, as they would be in GROUP BY.

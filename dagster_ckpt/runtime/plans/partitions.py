@@ -10,7 +10,7 @@ from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.top.top import COUNT_MAX
 from dagster_ckpt.operators.shared.ranked.order_by import quote
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, NodeColumns
-from dagster_ckpt.runtime.catalyst.refusals import located, naming_columns
+from dagster_ckpt.runtime.catalyst.refusals import naming_columns, naming_line
 from dagster_ckpt.runtime.catalyst.values import (
     Aggregate,
     Expression,
@@ -55,7 +55,7 @@ def top_of(compiler: NodeCompiler, node: Filter) -> Part | None:
     ties = _TIES.get(_function_of(call).kind)
     if ties is None:
         return None
-    bound = _bound(node.condition, call.number)
+    bound = _greatest_rank(node.condition, call.number)
     if bound is None or not 1 <= bound <= COUNT_MAX:
         return None  # `over` has all ranks
     part, condition = _first_rows(compiler, window, call, bound, ties), node.condition.java
@@ -125,7 +125,7 @@ def without_limit(catalyst: Catalyst, node: Node, keys: Expressions) -> Node:
             return node if below is node.child else catalyst.read(catalyst.build.on(node.java, below.java))
         case Filter(child=Window() as window) if not window.order and len(calls := _calls_of(window)) == 1:
             there = _columns_in(window.keys)
-            bound = _bound(node.condition, calls[0].number)
+            bound = _greatest_rank(node.condition, calls[0].number)
             some = node.condition.kind == "LessThanOrEqual" and bound is not None and bound > 0
             return window.child if some and _columns_in(keys) <= there else node
     return node
@@ -179,14 +179,14 @@ def over_partition(compiler: NodeCompiler, node: Window) -> Part:
         return compiler.part(catalyst.read(plainer))
     arguments = []
     for named in calls:
-        with located(catalyst, named.value):
+        with naming_line(catalyst, named.value):
             arguments.append(arguments_of(catalyst, call_in(named).function))
     rows = _Rows.of(compiler, node, [each for of_one in arguments for each in of_one])
     if not rows.by:
         rows = rows.in_any_order(catalyst)
     names, functions, made_by = iter(rows.more), dict[str, Over](), list[str]()
     for named, of_one in zip(calls, arguments, strict=True):
-        with located(catalyst, named.value):
+        with naming_line(catalyst, named.value):
             function = function_of(catalyst, call_in(named), [next(names) for _ in of_one])
         made_by.append(_name_of(function))
         functions[made_by[-1]] = function
@@ -199,7 +199,7 @@ def over_partition(compiler: NodeCompiler, node: Window) -> Part:
     cast = [catalyst.convert.cast(results[name], each.type) for name, each in zip(made_by, calls, strict=True)]
     values = catalyst.make.standing_for(cast, map(catalyst.make.column_of, own))
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), *results.values()))
-    return part.project([*rows.columns.shown(catalyst, rows.output), *values], catalyst.output_of(node))
+    return part.project([*rows.columns.show(catalyst, rows.output), *values], catalyst.output_of(node))
 
 
 def _name_of(function: Over) -> str:
@@ -214,10 +214,10 @@ def _name_of(function: Over) -> str:
 
 def order_of(catalyst: Catalyst, term: SortTerm) -> Iterator[tuple[Java, str]]:
     """The columns of a term of ORDER BY, each with its direction: of a struct its fields, where null is the least."""
-    yield from _ordered(catalyst, term.by.java, term.by.type, ascends=term.ascends, nulls_first=term.nulls_first)
+    yield from _order_columns(catalyst, term.by.java, term.by.type, ascends=term.ascends, nulls_first=term.nulls_first)
 
 
-def _ordered(
+def _order_columns(
     catalyst: Catalyst, column: Java, type_: SparkType, *, ascends: bool, nulls_first: bool
 ) -> Iterator[tuple[Java, str]]:
     direction = "asc" if ascends else "desc"
@@ -232,7 +232,9 @@ def _ordered(
         return
     yield catalyst.make.is_null(column), "desc" if nulls_first else "asc"
     for number, (_, field) in enumerate(type_.fields):
-        yield from _ordered(catalyst, catalyst.make.field(column, number), field, ascends=ascends, nulls_first=ascends)
+        yield from _order_columns(
+            catalyst, catalyst.make.field(column, number), field, ascends=ascends, nulls_first=ascends
+        )
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,7 @@ class _Rows:
         terms = [term for each in window.order for term in order_of(catalyst, each)]
         output = catalyst.output_of(child)
         ordered = [column for column, _ in terms]
-        read = compiler.part(child).named([*keys, *ordered, *more, *output])
+        read = compiler.part(child).with_names([*keys, *ordered, *more, *output])
         names = iter(read.names)
         of_keys = dict(zip(islice(names, len(keys)), keys, strict=True))
         # A step has keys for nothing else.
@@ -304,7 +306,7 @@ def _first_rows(compiler: NodeCompiler, window: Window, call: Expression, bound:
         raise _any_rows()
     made = rows.stream().top(bound, rows.by, ties=ties, rank=_RANK)
     rank = catalyst.make.column_of(call.java)
-    shown, own = rows.columns.shown(catalyst, rows.output), [*rows.output, rank]
+    shown, own = rows.columns.show(catalyst, rows.output), [*rows.output, rank]
     part = Part(catalyst, (), stream=made, attributes=(*rows.columns.attributes.values(), rank))
     return part.project([*shown, rank], own)
 
@@ -318,7 +320,7 @@ def _refuse_as_of(compiler: NodeCompiler, rows: Node) -> None:
     if any(compiler.part_that_streams(each).changes for each in rows.children):
         return
     condition = "" if rows.condition is None else compiler.catalyst.sql_of(rows.condition.java)
-    with located(compiler.catalyst, rows if rows.condition is None else rows.condition):
+    with naming_line(compiler.catalyst, rows if rows.condition is None else rows.condition):
         raise InvalidPipelineError(
             "the newest row up to each row's time would compare it with all rows of a stream that grows: join by equal "
             "keys and within a time, such as p.sku = o.sku AND p.at BETWEEN o.at - INTERVAL 7 DAYS AND o.at, and keep "
@@ -330,8 +332,8 @@ def _refuse_as_of(compiler: NodeCompiler, rows: Node) -> None:
 def _in_order_of_sort(catalyst: Catalyst, window: Window) -> Window:
     """The window in the order of a sort below it.
 
-    Of ORDER BY ... LIMIT in a subquery for each row outside, Spark leaves the sort below where the result lacks its
-    columns.
+    Where the result of ORDER BY ... LIMIT in a subquery for each row outside lacks the sort's columns, Spark leaves the
+    sort below.
     """
     projects, below = list[Projection](), window.child
     while isinstance(below, Projection):
@@ -352,11 +354,11 @@ def _in_order_of_sort(catalyst: Catalyst, window: Window) -> Window:
     return made
 
 
-def _bound(condition: Expression, rank: int | None) -> int | None:
+def _greatest_rank(condition: Expression, rank: int | None) -> int | None:
     """The greatest rank that the condition lets through, by Spark's number of it; None: it sets none."""
     match condition:
         case Expression(kind="And", children=[one, other]):
-            given = [each for each in (_bound(one, rank), _bound(other, rank)) if each is not None]
+            given = [each for each in (_greatest_rank(one, rank), _greatest_rank(other, rank)) if each is not None]
             return min(given) if given else None
         case Expression(
             kind="LessThan" | "LessThanOrEqual" | "EqualTo" as kind,

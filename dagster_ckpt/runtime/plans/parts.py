@@ -53,21 +53,21 @@ class Part:
         """The part with these columns."""
         return self.then(self.catalyst.build.projection(columns), output)
 
-    def named(self, expressions: Sequence[Java]) -> "NamedColumns":
+    def with_names(self, expressions: Sequence[Java]) -> "NamedColumns":
         """These expressions over the rows, each with a name that says what it computes of what the part reads.
 
         Expressions of one meaning have one name.
         """
-        made = self._described(expressions)
+        made = self._work_text(expressions)
         names = tuple(map(column_name, made.columns))
         columns = dict(reversed(list(zip(names, expressions, strict=True))))
         return NamedColumns(self, names, columns, made.rows)
 
     def columns(self, expressions: Sequence[Java], names: Sequence[str]) -> Stream:
         """The stream of these expressions over the rows, by these names, which are the user's."""
-        return self.stream_by(expressions, names, self._described(expressions).with_columns(names))
+        return self.stream_by(expressions, names, self._work_text(expressions).with_columns(names))
 
-    def _described(self, expressions: Sequence[Java]) -> WorkText:
+    def _work_text(self, expressions: Sequence[Java]) -> WorkText:
         catalyst, plan = self.catalyst, self.plan
         if plan is None:
             plan, _ = self._over(catalyst.plan_of(rows_of(self._stream).frame))
@@ -122,7 +122,7 @@ class Part:
         return replace(self.stream, columns=tuple(origins))
 
     def _with_key(self, made: Stream) -> Stream:
-        """The stream behind the last step with the columns that identify its rows, where some do."""
+        """The stream after the last step with the columns that identify its rows, where some do."""
         before = rows_of(self.stream).upstream if self.stream is not None else None
         if made.upstream is None or made.earlier is None or before is None or before.row_key is None:
             return made

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.refusals import located, refused
+from dagster_ckpt.runtime.catalyst.refusals import naming_line, refusal
 from dagster_ckpt.runtime.catalyst.values import (
     Aggregate,
     Expression,
@@ -37,13 +37,13 @@ def _rewritten(catalyst: Catalyst, node: Node) -> Java | None:
     below = [child.java if one is None else one for one, child in zip(new, node.children, strict=True)]
     if not any(part.plan is not None and part.plan.streams for part in node.parts()):
         return catalyst.build.on(node.java, *below) if any(one is not None for one in new) else None
-    with located(catalyst, node):
-        if isinstance(node, Aggregate) and (parted := _parted(catalyst, node, *below)) is not None:
-            return without_scalar_subqueries(catalyst, parted)
+    with naming_line(catalyst, node):
+        if isinstance(node, Aggregate) and (split := _split_groups(catalyst, node, *below)) is not None:
+            return without_scalar_subqueries(catalyst, split)
         return _Hoisted(catalyst, node, below).plan()
 
 
-def _parted(catalyst: Catalyst, node: Aggregate, below: Java) -> Java | None:
+def _split_groups(catalyst: Catalyst, node: Aggregate, below: Java) -> Java | None:
     """Groups, and above them what is computed of each, where that has a subquery; else None.
 
     Its value is one for all groups, and no key of theirs: it is joined with the groups, not with the rows.
@@ -104,7 +104,7 @@ class _Hoisted:
             case Join(condition=Expression() as asked):
                 condition = self._of(asked)
                 return catalyst.build.join_like(node.java, self._below, self._others[0], condition)
-        raise refused("ScalarSubquery", f"a subquery in {catalyst.name_of(node)}")
+        raise refusal("ScalarSubquery", f"a subquery in {catalyst.name_of(node)}")
 
     def _each(self, expressions: Sequence[Expression]) -> list[Java]:
         return list(map(self._of, expressions))
@@ -119,11 +119,11 @@ class _Hoisted:
         for other, value in self._values:
             if self._catalyst.are_equal(other.java, expression.java):
                 return value
-        value = self._joined(expression.plan)
+        value = self._join(expression.plan)
         self._values.append((expression, value))
         return value
 
-    def _joined(self, node: Node) -> Java:
+    def _join(self, node: Node) -> Java:
         catalyst = self._catalyst
         new = _rewritten(catalyst, node)
         plan = node.java if new is None else new

@@ -214,7 +214,7 @@ class ExpressionBuilder:
         return self._jvm.expressions.Inline(array)
 
     def concat(self, texts: Iterable[Java]) -> Java:
-        """Texts, one behind the other."""
+        """Texts, one after the other."""
         return self._jvm.expressions.Concat(self._jvm.seq(texts))
 
     def join_text(self, texts: Java, between: Java) -> Java:

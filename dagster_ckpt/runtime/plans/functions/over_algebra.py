@@ -42,7 +42,7 @@ def _has_other_default(catalyst: Catalyst, call: WindowCall) -> bool:
     return default.type.name not in PLAIN and catalyst.constant_of(default) is not None
 
 
-def _joined_with_groups(
+def _join_groups(
     catalyst: Catalyst, node: Window, others: Sequence[Expression], of_groups: Sequence[Expression]
 ) -> Made:
     """The rows beside the aggregates of their partition; the other functions stay over it."""
@@ -80,7 +80,7 @@ def _or_default(
 
 _Without = Callable[[Catalyst, Window, Sequence[Expression], Sequence[Expression]], Made]
 _KINDS: dict[Callable[[Catalyst, WindowCall], bool], _Without] = {
-    _is_of_groups: _joined_with_groups,
+    _is_of_groups: _join_groups,
     skips_nulls: by_values_so_far,
     _has_other_default: _or_default,
 }

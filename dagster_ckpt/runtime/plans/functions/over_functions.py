@@ -77,7 +77,7 @@ def function_of(catalyst: Catalyst, call: WindowCall, columns: Sequence[str]) ->
         skips = name in ("First", "Last") and (ignores_nulls(function.function) or function.where is not None)
         if name in AGGREGATES and not skips:
             return AGGREGATES[name](*columns, **frame)
-    raise _refused(
+    raise _refusal(
         catalyst,
         call,
         "use row_number, rank, dense_rank, percent_rank, cume_dist, ntile, lag, lead, nth_value, or first, last, "
@@ -96,11 +96,11 @@ def _frame(catalyst: Catalyst, call: WindowCall) -> dict[str, Frame]:
     if not frame.by_rows:
         _check_distances(catalyst, call)
     unit = _DAY_US if not frame.by_rows and _is_of_days(call.over) else 1
-    bounds = (_bound(catalyst, frame.lower, call, unit), _bound(catalyst, frame.upper, call, unit))
+    bounds = (_frame_end(catalyst, frame.lower, call, unit), _frame_end(catalyst, frame.upper, call, unit))
     return {"rows" if frame.by_rows else "range": bounds}
 
 
-def _bound(catalyst: Catalyst, bound: Expression, call: WindowCall, unit: int) -> int | None:
+def _frame_end(catalyst: Catalyst, bound: Expression, call: WindowCall, unit: int) -> int | None:
     if bound.kind in _NO_DISTANCES:
         return 0 if bound.kind == "CurrentRow" else None
     return number_in(catalyst, bound, call) // unit
@@ -109,7 +109,7 @@ def _bound(catalyst: Catalyst, bound: Expression, call: WindowCall, unit: int) -
 def number_in(catalyst: Catalyst, expression: Expression, call: WindowCall) -> int:
     """The number that a function or a frame is given, the same for all rows."""
     if expression.constant is None:
-        raise _refused(catalyst, call, "a bound that is neither a whole number nor an interval of days to seconds")
+        raise _refusal(catalyst, call, "a bound that is neither a whole number nor an interval of days to seconds")
     return int(expression.constant)
 
 
@@ -124,7 +124,7 @@ def _check_distances(catalyst: Catalyst, call: WindowCall) -> None:
     for term in call.over.order if distances else ():
         fits = _DISTANCES.get(term.by.type.name, ())
         if not all(_type_of_distance(each) in fits for each in distances):
-            raise _refused(
+            raise _refusal(
                 catalyst,
                 call,
                 "RANGE with a distance of this type: order by a whole number, date or timestamp, with a distance of "
@@ -147,7 +147,7 @@ def _distances(frame: WindowFrame) -> list[Expression]:
     return [each for each in (frame.lower, frame.upper) if each.kind not in _NO_DISTANCES]
 
 
-def _refused(catalyst: Catalyst, call: WindowCall, what: str) -> InvalidPipelineError:
+def _refusal(catalyst: Catalyst, call: WindowCall, what: str) -> InvalidPipelineError:
     return InvalidPipelineError(
         f"over a partition this cannot be kept up to date: {what}. found={catalyst.sql_of(call.java)}"
     )

@@ -15,7 +15,7 @@ from dagster_ckpt.integration.component.steps import Step, apply_steps, check_st
 from dagster_ckpt.integration.component.streaming_component import StreamingComponent
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
 from dagster_ckpt.runtime.declared.step_parts import StepInput
-from dagster_ckpt.runtime.declared.stream import UnreadFrame
+from dagster_ckpt.runtime.declared.stream import PlaceholderFrame
 from tests.unit.integration.component.defs_folder import WARNINGS_OF_DAGSTER
 
 pytestmark = WARNINGS_OF_DAGSTER
@@ -287,7 +287,7 @@ def test_steps_that_cannot_work_are_refused_before_spark_starts(text: str, error
 
 def test_distinct_has_no_options_and_goes_by_all_columns() -> None:
     [step] = steps_of("- distinct: {}")
-    unread: Any = UnreadFrame()
+    unread: Any = PlaceholderFrame()
     done = step.apply(Stream(unread))
     assert isinstance(done, Stream)
     assert done.step is not None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.plans import called, stand_ins
+from dagster_ckpt.runtime.plans import direct_call, stand_ins
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of, stand_ins_of, stream_of_number
 
 
@@ -46,7 +46,7 @@ def test_those_of_a_session_are_forgotten_after_its_stream_is_made() -> None:
 
 
 def test_a_stream_that_starts_again_and_again_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(called, "stream_returned", lambda _asset, returned, *_: returned)
+    monkeypatch.setattr(direct_call, "stream_returned", lambda _asset, returned, *_: returned)
 
     def reads(session: Any, orders: Stream) -> object:
         return dataframe_of(orders, session)
@@ -54,7 +54,7 @@ def test_a_stream_that_starts_again_and_again_leaves_none_behind(monkeypatch: py
     for start in range(50):
         own = session(f"session {start}")
         upstreams: Any = SimpleNamespace()
-        called.called("a", reads, own, {"session": own, "orders": table()}, upstreams)
+        direct_call.call_directly("a", reads, own, {"session": own, "orders": table()}, upstreams)
     assert stand_ins._streams == {}
 
 
@@ -62,9 +62,9 @@ def test_nor_does_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(_asset: str, _returned: object, *_: object) -> None:
         raise ValueError("no query")
 
-    monkeypatch.setattr(called, "stream_returned", refuses)
+    monkeypatch.setattr(direct_call, "stream_returned", refuses)
     own = session("one")
     upstreams: Any = SimpleNamespace()
     with pytest.raises(ValueError, match="no query"):
-        called.called("a", lambda orders: dataframe_of(orders, own), own, {"orders": table()}, upstreams)
+        direct_call.call_directly("a", lambda orders: dataframe_of(orders, own), own, {"orders": table()}, upstreams)
     assert stand_ins._streams == {}

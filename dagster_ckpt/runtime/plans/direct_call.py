@@ -28,7 +28,7 @@ class Upstreams(Protocol):
         ...
 
 
-def called(
+def call_directly(
     asset: str,
     function: Callable[..., object],
     session: SparkSession,

@@ -1,7 +1,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.runtime.plans import called
+from dagster_ckpt.runtime.plans import direct_call
 from dagster_ckpt.runtime.spark.session import NEEDED
 
 
@@ -9,8 +9,8 @@ def test_the_builder_of_a_session_has_the_settings_too_because_a_jvm_that_had_a_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: dict[str, object] = {}
-    monkeypatch.setattr(called, "announce_settings", lambda _environ: None)
+    monkeypatch.setattr(direct_call, "announce_settings", lambda _environ: None)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: said.update(builder._options))
-    called.local_session()
+    direct_call.local_session()
     assert NEEDED.items() <= said.items()
