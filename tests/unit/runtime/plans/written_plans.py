@@ -1,6 +1,6 @@
 """Expressions as values that no JVM has read, and a planner that writes down what is built of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dagster_ckpt.runtime.catalyst.values import (
@@ -39,6 +39,13 @@ class Written:
 
     def constant_of(self, expression: Expression) -> object:
         return expression.constant
+
+    def replace_parts(self, expression: Expression, by: Callable[[Expression], Java | None]) -> Java:
+        new = by(expression)
+        if new is not None:
+            return new
+        parts = ", ".join(str(self.replace_parts(each, by)) for each in expression.children)
+        return Java(f"{expression.kind}({parts})") if expression.children else expression.java
 
     def are_equal(self, one: object, other: object) -> bool:
         return one == other
