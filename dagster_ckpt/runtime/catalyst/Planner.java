@@ -217,13 +217,24 @@ public class Planner {
       this.texts = texts;
     }
 
-    /** So many characters of the text, from one on. */
-    public String text(int from, int count) { return text.substring(from, Math.min(text.length(), from + count)); }
+    /** So many characters of the text, from one on. It is gone after the last ones, which are fewer. */
+    public String text(int from, int count) {
+      String part = text.substring(from, Math.min(text.length(), from + count));
+      if (part.length() < count) free(text);
+      return part;
+    }
+
+    private void free(StringBuilder builder) {
+      builder.setLength(0);
+      builder.trimToSize();
+    }
 
     public Object at(int number) { return objects.get(number); }
 
     private Tree close() {
       text.append(",\"types\":[").append(textOfTypes).append("]}");
+      types.clear();
+      free(textOfTypes);
       return this;
     }
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame as AnyDataFrame
 from pyspark.sql.classic.dataframe import DataFrame
@@ -86,14 +85,7 @@ def analysed_plan(asset: str, frame: object) -> Node:
 
 def node_of(frame: AnyDataFrame) -> Node:
     """The analysed plan of a DataFrame that is known to have one, as values."""
-    known = _nodes.get(frame)
-    if known is None:
-        known = _nodes[frame] = read(frame.sparkSession, plan_of(frame))
-    return known
-
-
-_nodes: WeakKeyDictionary[AnyDataFrame, Node] = WeakKeyDictionary()
-"""The plans of DataFrames that have been asked for theirs."""
+    return read(frame.sparkSession, plan_of(frame))
 
 
 def needs_steps(frame: AnyDataFrame) -> bool:
