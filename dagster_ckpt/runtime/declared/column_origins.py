@@ -20,10 +20,10 @@ _BY_COLUMN = {
     "Sample",
     "SubqueryAlias",
 }
-"""Plan nodes whose columns are those below, or expressions of them. Of all others no column's origin is known."""
+"""Plan nodes whose columns are those below, or expressions of them. The origin of a column of all others is unknown."""
 
 _Origins = dict[int, tuple[str, ...]]
-"""Of each column, by Spark's number of it, the columns of the base that it is computed from; not there: unknown."""
+"""The columns of the base that a column is computed from, by Spark's number of it; not there: unknown."""
 
 
 def work_of_inputs(stream: Stream) -> tuple[tuple[Work, ...], ...]:
@@ -67,14 +67,14 @@ def _origins(node: Node, base: Node) -> _Origins | None:
     found = _Origins()
     for child, its in zip(node.children, below, strict=True):
         found.update(dict.fromkeys((number for _, number in child.output), ()) if its is None else its)
-    for number, expression in _computed(node):
+    for number, expression in _new_columns(node):
         columns = [part.number for part in expression.parts() if part.kind == "AttributeReference"]
         if all(each in found for each in columns):
             found[number] = tuple(sorted({name for each in columns if each is not None for name in found[each]}))
     return found
 
 
-def _computed(node: Node) -> Iterator[tuple[int, Expression]]:
+def _new_columns(node: Node) -> Iterator[tuple[int, Expression]]:
     """The columns that a node adds, by Spark's number of each, and the expression that it is computed by."""
     match node:
         case Projection(columns=columns):

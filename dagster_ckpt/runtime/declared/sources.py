@@ -87,7 +87,7 @@ def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tup
     Raises `InvalidPipelineError` for one whose rows could not be read again after a crash.
     """
     read = {leaf.number: _source(asset, session, leaf) for leaf in reversed(leaves)}
-    known_by_options = _known_by_options([source.identity for source in read.values()])
+    unique = _unique_by_options([source.identity for source in read.values()])
     found: dict[int, Source] = {}
     for line, leaf in enumerate(leaves):
         if leaf.number in found:
@@ -95,14 +95,14 @@ def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tup
             found[leaf.number] = replace(twin, lines=(*twin.lines, line))
             continue
         source = replace(read[leaf.number], lines=(line,))
-        if source.identity in known_by_options:
+        if source.identity in unique:
             source = replace(source, identity=replace(source.identity, address=""))
         ordinal = sum(replace(other.identity, ordinal=0) == source.identity for other in found.values())
         found[leaf.number] = replace(source, identity=replace(source.identity, ordinal=ordinal))
     return tuple(found.values())
 
 
-def _known_by_options(identities: Sequence[SourceIdentity]) -> set[SourceIdentity]:
+def _unique_by_options(identities: Sequence[SourceIdentity]) -> set[SourceIdentity]:
     """Those that their options alone identify: two clusters may have topics of one name."""
     reached: dict[SourceIdentity, set[str]] = {}
     for identity in identities:
@@ -142,18 +142,18 @@ def moves_of(asset: str, session: SparkSession, moved: Mapping[str, str]) -> Mov
                 f"moved says where a folder was and is now, by their addresses: leave the pattern out. asset={asset}, "
                 f"address={redacted_folder(address)}"
             )
-    return tuple((_spelled(session, old), _spelled(session, new)) for old, new in moved.items())
+    return tuple((_spelling(session, old), _spelling(session, new)) for old, new in moved.items())
 
 
-def spelled_by_spark(session: SparkSession, address: str) -> str:
+def spark_spelling(session: SparkSession, address: str) -> str:
     """An address as Spark spells those of files: some characters of a path are encoded."""
     return str(java_class(session, "org.apache.hadoop.fs.Path")(address).toUri().toString())
 
 
-def _spelled(session: SparkSession, address: str) -> str:
+def _spelling(session: SparkSession, address: str) -> str:
     if _BROKER_LIST.match(address):
         return address
-    whole = address if _URL.match(address) else _qualified(session, address)
+    whole = address if _URL.match(address) else _absolute_path(session, address)
     return re.sub("^file:/+", "file:/", redacted_folder(whole)).rstrip("/")
 
 
@@ -173,7 +173,7 @@ def _source(asset: str, session: SparkSession, leaf: Leaf) -> Source:
     chosen = _CHOOSING_FILES if found.reads_files else _CHOOSING.get(name, ())
     kept = tuple(sorted((key, options[key]) for key in chosen if key in options))
     if found.reads_files:
-        path = _qualified(session, options["path"])
+        path = _absolute_path(session, options["path"])
         return Source(SourceIdentity(name, redacted_folder(path), kept), leaf.number, (), reads_files=True, path=path)
     address = redacted_address(options.get(_BROKERS.get(name, "path"), ""))
     kafka = _kafka_options(options) if name == KAFKA else None
@@ -191,7 +191,7 @@ def _kafka_options(options: Mapping[str, str]) -> KafkaOptions:
     )
 
 
-def _qualified(session: SparkSession, path: str) -> str:
+def _absolute_path(session: SparkSession, path: str) -> str:
     """The path, fully qualified by Hadoop: a relative one must not be another source in another working folder."""
     hadoop_path = java_class(session, "org.apache.hadoop.fs.Path")(path)
     file_system = hadoop_path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, FilesMoved
 from dagster_ckpt.protocol.redaction import redacted_file, user_of
-from dagster_ckpt.runtime.declared.sources import Source, spelled_by_spark
+from dagster_ckpt.runtime.declared.sources import Source, spark_spelling
 from dagster_ckpt.runtime.spark.file_index import SEPARATOR, file_index, file_states, joined_addresses
 
 SEEN = pa.schema([("path", pa.string()), ("modified_ms", pa.int64())])
@@ -128,14 +128,14 @@ def _moved_on(paths: pa.ChunkedArray, at: int, moves: Sequence[tuple[str, str, i
 
 
 def _pattern(session: SparkSession, folder: str) -> str:
-    spelled = spelled_by_spark(session, folder)
+    spelled = spark_spelling(session, folder)
     local = re.fullmatch("file:/+(.*)", spelled, re.DOTALL)
     literal = re.escape(spelled) if local is None else "file:/+" + re.escape(local[1])
     return f"^{literal}(/|$)"
 
 
 def _prefix(session: SparkSession, folder: str) -> str:
-    return _literally(re.sub("^file:/+", "file:///", spelled_by_spark(session, folder))) + r"\1"
+    return _literally(re.sub("^file:/+", "file:///", spark_spelling(session, folder))) + r"\1"
 
 
 def _literally(text: str) -> str:

@@ -16,7 +16,7 @@ from dagster_ckpt.runtime.plans.stand_ins import stand_ins_of
 from dagster_ckpt.runtime.spark.session import NEEDED, announce_settings
 
 
-class Upstreams(Protocol):
+class TablesByName(Protocol):
     """What the parameters that are upstreams get, by their names."""
 
     def frame(self, name: str) -> DataFrame:
@@ -33,7 +33,7 @@ def call_directly(
     function: Callable[..., object],
     session: SparkSession,
     arguments: Mapping[str, object],
-    upstreams: Upstreams,
+    upstreams: TablesByName,
 ) -> Stream:
     """What a streaming function returns, as a stream. `arguments` are those of parameters without another meaning.
 
@@ -47,7 +47,7 @@ def call_directly(
 
 
 def _arguments(
-    function: Callable[..., object], session: SparkSession, arguments: Mapping[str, object], upstreams: Upstreams
+    function: Callable[..., object], session: SparkSession, arguments: Mapping[str, object], upstreams: TablesByName
 ) -> dict[str, object]:
     hints = get_type_hints(function)
     given: dict[str, object] = {}

@@ -20,7 +20,7 @@ NO_SESSION = cast(SparkSession, None)
 
 @pytest.fixture(autouse=True)
 def _without_a_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen_files, "spelled_by_spark", lambda session, address: address.replace(" ", "%20"))
+    monkeypatch.setattr(seen_files, "spark_spelling", lambda session, address: address.replace(" ", "%20"))
     monkeypatch.setattr(seen_files, "listed", lambda session, source: pytest.fail("nothing need be listed"))
 
 
