@@ -12,7 +12,7 @@ from dagster_ckpt.runtime.catalyst.builders.calls import CallBuilder
 from dagster_ckpt.runtime.catalyst.builders.conversions import Conversions
 from dagster_ckpt.runtime.catalyst.builders.expressions import ExpressionBuilder
 from dagster_ckpt.runtime.catalyst.builders.nodes import NodeBuilder
-from dagster_ckpt.runtime.catalyst.builders.packages import Columns, Packages
+from dagster_ckpt.runtime.catalyst.builders.packages import Packages
 from dagster_ckpt.runtime.catalyst.builders.rules import OptimizerRules
 from dagster_ckpt.runtime.catalyst.plan_text import shown_type
 from dagster_ckpt.runtime.catalyst.reader import read, read_expressions, read_types
@@ -28,7 +28,7 @@ from dagster_ckpt.runtime.catalyst.trees import (
     plan_of,
     with_subqueries,
 )
-from dagster_ckpt.runtime.catalyst.values import Expression, Expressions, Java, Join, Node, SparkType
+from dagster_ckpt.runtime.catalyst.values import Columns, Expression, Expressions, Java, Join, Node, SparkType
 
 _CONSTANT = ("LocalRelation", "OneRowRelation", "Range")
 """Leaves of a plan that are the same whenever they are read."""

@@ -10,6 +10,9 @@ from typing import NewType
 Java = NewType("Java", object)
 """A plan, an expression or a type in the JVM: what `Catalyst` makes others of. Only this room looks into it."""
 
+Columns = NewType("Columns", object)
+"""A sequence of such columns or expressions in the JVM."""
+
 NO_FIELDS: Mapping[str, object] = {}
 
 

@@ -16,7 +16,6 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.shared.checks.pipeline_checks import check_columns
 from dagster_ckpt.operators.shared.ranked.order_by import quote
-from dagster_ckpt.runtime.catalyst.builders.packages import Columns
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.moments import moment_in
 from dagster_ckpt.runtime.catalyst.plan_text import whole_texts
@@ -24,6 +23,7 @@ from dagster_ckpt.runtime.catalyst.reader import read
 from dagster_ckpt.runtime.catalyst.refusals import naming_columns, naming_line, query_errors, refusal
 from dagster_ckpt.runtime.catalyst.values import (
     Aggregate,
+    Columns,
     Deduplication,
     Expand,
     Filter,

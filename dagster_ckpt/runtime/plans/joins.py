@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.joins.regular.regular_join import EVERY_ROW
-from dagster_ckpt.runtime.catalyst.builders.packages import Columns
-from dagster_ckpt.runtime.catalyst.values import Java, Join, Node
+from dagster_ckpt.runtime.catalyst.values import Columns, Java, Join, Node
 from dagster_ckpt.runtime.catalyst.work_text import name_of_pair
 from dagster_ckpt.runtime.plans.keys import RowColumns, equal_columns, meets_all
 from dagster_ckpt.runtime.plans.matches import beside_matches, not_in, with_flag

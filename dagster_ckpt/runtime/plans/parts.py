@@ -8,9 +8,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.catalyst.builders.packages import Columns
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
-from dagster_ckpt.runtime.catalyst.values import Expression, Java, Node, Projection
+from dagster_ckpt.runtime.catalyst.values import Columns, Expression, Java, Node, Projection
 from dagster_ckpt.runtime.catalyst.work_text import WorkText, column_name
 from dagster_ckpt.runtime.declared.pipeline import check_initial
 from dagster_ckpt.runtime.declared.row_work import RowWork, key_columns

@@ -5,9 +5,9 @@ from typing import Any
 from py4j.java_gateway import get_field
 
 from dagster_ckpt.runtime.catalyst.builders.expressions import ExpressionBuilder
-from dagster_ckpt.runtime.catalyst.builders.packages import Columns, Packages
+from dagster_ckpt.runtime.catalyst.builders.packages import Packages
 from dagster_ckpt.runtime.catalyst.trees import each_of, kind_of, nodes
-from dagster_ckpt.runtime.catalyst.values import Java, SparkType
+from dagster_ckpt.runtime.catalyst.values import Columns, Java, SparkType
 
 
 class Conversions:

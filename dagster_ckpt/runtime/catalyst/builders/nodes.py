@@ -8,9 +8,9 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.builders.calls import CallBuilder
 from dagster_ckpt.runtime.catalyst.builders.conversions import Conversions
 from dagster_ckpt.runtime.catalyst.builders.expressions import ExpressionBuilder
-from dagster_ckpt.runtime.catalyst.builders.packages import Columns, Packages
+from dagster_ckpt.runtime.catalyst.builders.packages import Packages
 from dagster_ckpt.runtime.catalyst.trees import column_number, columns_of, each_of, kind_of, output_of
-from dagster_ckpt.runtime.catalyst.values import Java, Join
+from dagster_ckpt.runtime.catalyst.values import Columns, Java, Join
 
 
 class NodeBuilder:
@@ -60,8 +60,9 @@ class NodeBuilder:
 
     def filter(self, condition: Java, child: Java) -> Java:
         """The rows that match. If none ever does, Spark must not know: it would leave out the tasks of steps below."""
-        asked, rows = condition, child  # type: Any, Any
+        asked: Any = condition
         if kind_of(asked) == "Literal" and asked.value() is not True:
+            rows: Any = child
             output = rows.output()
             places = [place for place, (name, _) in enumerate(columns_of(output)) if name != CHANGE_TYPE]
             if places:

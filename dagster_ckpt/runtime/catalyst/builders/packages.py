@@ -10,9 +10,6 @@ from dagster_ckpt.runtime.catalyst.trees import each_of
 from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.spark.jvm import java_class, java_session
 
-Columns = Any
-"""A sequence of Scala's, of columns or of expressions."""
-
 _SQL = "org.apache.spark.sql"
 
 

@@ -8,7 +8,7 @@ from typing import NewType
 import pytest
 
 import dagster_ckpt
-from dagster_ckpt.runtime.catalyst.values import Java
+from dagster_ckpt.runtime.catalyst.values import Columns, Java
 
 PACKAGE = Path(dagster_ckpt.__file__).parent
 ROOM = "runtime/catalyst"
@@ -54,5 +54,6 @@ def test_the_room_would_be_found() -> None:
 
 def test_what_lies_in_the_jvm_says_nothing() -> None:
     # To a type checker: of `Any` it would not ask whether there is such an attribute.
-    assert isinstance(Java, NewType)
-    assert Java.__supertype__ is object
+    for opaque in (Java, Columns):
+        assert isinstance(opaque, NewType)
+        assert opaque.__supertype__ is object
