@@ -169,10 +169,14 @@ RUNNING = st.sampled_from(
 )
 
 
-@examples(10, 2)
-@given(BOUNDED | RUNNING, st.sampled_from([2, 3, 4]), st.sampled_from([300, 20]), RANDOMS)
-def test_over_a_partition_of_many_nodes(function: Over, limit: int, values: int, random: Any) -> None:
-    operator = OverPartition.build(("k",), InputSpec((), INPUT.append(KIND)), "v asc", {"x": function}, updating=True)
+SIDE_BY_SIDE = st.lists(BOUNDED | RUNNING, min_size=1, max_size=1) | st.lists(BOUNDED, min_size=2, max_size=3)
+
+
+@examples(20, 4)
+@given(SIDE_BY_SIDE, st.sampled_from([2, 3, 4]), st.sampled_from([300, 20]), RANDOMS)
+def test_over_a_partition_of_many_nodes(together: list[Over], limit: int, values: int, random: Any) -> None:
+    functions = {f"x{number}": function for number, function in enumerate(together)}
+    operator = OverPartition.build(("k",), InputSpec((), INPUT.append(KIND)), "v asc", functions, updating=True)
     stream, there = Changing(operator), list[Row]()
     order = order_columns("over", "v asc", INPUT)
     with patch.object(OrderedTree, "node_rows_max", limit):
@@ -184,4 +188,4 @@ def test_over_a_partition_of_many_nodes(function: Over, limit: int, values: int,
             gone, there = there[:less], there[less:] + fresh
             changes = [{**row, KIND.name: "insert"} for row in fresh] + [{**row, KIND.name: "delete"} for row in gone]
             stream.epoch((0, pa.Table.from_pylist(changes, schema=INPUT.append(KIND))))
-            assert sum_of(stream.changes) == bag_of(wanted(there, order, {"x": function}))
+            assert sum_of(stream.changes) == bag_of(wanted(there, order, functions))

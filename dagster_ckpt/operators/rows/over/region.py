@@ -145,7 +145,9 @@ def _beside(
 ) -> Leaves | None:
     """The leaves before (or behind) the runs that need more rows there; None if none does.
 
-    `outermost` is the row of `changed` that is the first (or the last) of each touched leaf.
+    `outermost` is the row of `changed` that is the first (or the last) of each touched leaf. Enough rows are there if
+    the frames of all rows that the changes touch are whole. The `anchor` is the furthest row that is touched by its
+    place; its peers, and the rows within `distance` of it, are touched or needed too.
     """
     leaves, run = runs.leaves, runs.run
     of_run = np.arange(int(run[-1]) + 1)
@@ -161,9 +163,16 @@ def _beside(
     needs = rows < reach.rows
     some = np.flatnonzero(goes_on & ~needs)
     if reach.peers and len(some):
-        edge = runs.firsts[edges[some]] + (runs.counts[edges[some]] - 1 if behind else 0)
-        change = outermost[runs.touched[inner[some]]]
-        sides = [(runs.rows, edge), (changed, change)]
+        touched, framed = (reach.rows_back, reach.rows_ahead) if behind else (reach.rows_ahead, reach.rows_back)
+        outwards = 1 if behind else -1
+        edge, change = ((sums[at[some] + 1] - 1 if behind else sums[at[some]]) for at in (edges, inner))
+        edge = _rows_at(runs, sums, edge - outwards * framed)
+        anchor = (
+            (runs.rows, _rows_at(runs, sums, change + outwards * touched))
+            if touched
+            else (changed, outermost[runs.touched[inner[some]]])
+        )
+        sides = [(runs.rows, edge), anchor]
         needs[some] = _ties(tree, sides)
         if reach.distance:
             needs[some] |= _is_close(tree, sides, reach.distance)
@@ -172,6 +181,13 @@ def _beside(
         return None
     bounds = take(leaves.bounds, (leaves.ends if behind else leaves.begins)[at])
     return tree.locate(table, partitions, leaves.groups[at], bounds, before=not behind)
+
+
+def _rows_at(runs: _Runs, sums: Positions, places: Positions) -> Positions:
+    """Where the rows are that have these places among the leaves in order; `sums` are the rows before each leaf."""
+    leaf = np.searchsorted(sums, places, side="right") - 1
+    at: Positions = runs.firsts[leaf] + places - sums[leaf]
+    return at
 
 
 def _ties(tree: OrderedTree, sides: Sequence[tuple[pa.Table, Positions]]) -> Mask:

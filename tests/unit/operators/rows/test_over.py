@@ -58,6 +58,28 @@ def test_only_the_rows_that_a_change_touches_are_emitted(tasks: Any) -> None:
     assert len(one.epoch(batch(("-", "a", 501, 7)))) == 5
 
 
+@pytest.mark.parametrize("far", [3, 60, 100])
+def test_a_row_that_one_function_touches_has_the_whole_frames_of_the_others(far: int) -> None:
+    one = stream(back=over.lag("v", far), ahead=over.lead("v", far), near=over.count(range=(-9, 9)))
+    there = list(range(0, 1000, 2))
+    one.epoch(batch(*(("+", "a", at, at) for at in there)))
+    for fresh in (501, 129, 903):
+        one.epoch(batch(("+", "a", fresh, fresh)))
+        there = sorted([*there, fresh])
+        padded = [*far * [None], *there, *far * [None]]
+        assert sum_of(one.changes) == bag_of(
+            {
+                "k": "a",
+                "at": at,
+                "v": at,
+                "back": padded[place],
+                "ahead": padded[place + 2 * far],
+                "near": sum(abs(other - at) <= 9 for other in there),
+            }
+            for place, at in enumerate(there)
+        )
+
+
 def test_the_rows_that_it_has_read_are_not_looked_up_again() -> None:
     one = stream(near=over.sum("v", rows=(-1, 1)))
     one.epoch(batch(*(("+", "a", at, at) for at in range(200))))
