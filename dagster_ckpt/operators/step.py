@@ -140,8 +140,11 @@ class OperatorStep(Operator):
 
     def _show(self, rows: pa.Table) -> pa.Table:
         """The rows with the table's columns, then those that say what became of a row."""
-        own = [name for name in rows.column_names if name != GROUP] if self.has_hidden_group else rows.column_names
-        named = rows.select(own).rename_columns([self.pipeline.name_of(name) for name in own])
+        if self.has_hidden_group:
+            rows = rows.drop_columns([GROUP])
+        if not self.pipeline.columns:
+            return rows
+        named = rows.rename_columns(list(map(self.pipeline.name_of, rows.column_names)))
         there = self.pipeline.output.names
         return named.select([*there, *(name for name in named.column_names if name not in there)])
 
