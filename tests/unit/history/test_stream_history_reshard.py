@@ -187,7 +187,7 @@ def test_the_next_writer_need_not_wait_and_gets_the_number(
 
 
 def test_a_live_writer_is_not_disturbed(stream: MadeStream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manual_opening, "LEASE_TIMEOUT_MS", 200)
+    monkeypatch.setattr(manual_opening, "LEASE_TIMEOUT_MS", 1_000)
     history = of(stream)
     live = _beating(stream)
     with pytest.raises(FencedError, match=r"--fence.*dagster_run=dagster-run-7"):

@@ -91,7 +91,7 @@ def test_epoch_0_is_the_empty_stream(stream: MadeStream, history: StreamHistory)
 def test_a_live_writer_is_not_disturbed(
     stream: MadeStream, history: StreamHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manual_opening, "LEASE_TIMEOUT_MS", 200)
+    monkeypatch.setattr(manual_opening, "LEASE_TIMEOUT_MS", 1_000)
     live = _beating(stream)
     with pytest.raises(FencedError, match=r"--fence.*dagster_run=dagster-run-7"):
         history.rollback(3)
@@ -103,11 +103,11 @@ def test_a_live_writer_is_not_disturbed(
 
 
 def _beating(stream: MadeStream) -> StreamWriter:
-    """A writer whose lease beats every 66 ms."""
+    """A writer whose lease beats every third of a second."""
     stream.close()
     opening = stream.writer._opening
     holder = LeaseHolder("dagster-run-7", "instance-1", ProcessId("elsewhere", "boot", "pid:[1]", 1, 1))
-    opening = replace(opening, holder=holder, lease_timeout_ms=200, take_over=Takeover.ALWAYS)
+    opening = replace(opening, holder=holder, lease_timeout_ms=1_000, take_over=Takeover.ALWAYS)
     return open_stream(stream.writer.store, opening, SystemClock())
 
 
