@@ -166,7 +166,8 @@ def _beside(
         touched, framed = (reach.rows_back, reach.rows_ahead) if behind else (reach.rows_ahead, reach.rows_back)
         outwards = 1 if behind else -1
         edge, change = ((sums[at[some] + 1] - 1 if behind else sums[at[some]]) for at in (edges, inner))
-        edge = _rows_at(runs, sums, edge - outwards * framed)
+        # Where this row is not touched, all that are lie before it, and have whole frames.
+        edge = _rows_at(runs, sums, edge - outwards * max(0, framed - 1))
         anchor = (
             (runs.rows, _rows_at(runs, sums, change + outwards * touched))
             if touched

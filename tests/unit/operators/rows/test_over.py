@@ -10,6 +10,7 @@ from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
 from dagster_ckpt.operators import over
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.over.over import OverPartition
+from dagster_ckpt.operators.shared.ranked.ordered_tree import OrderedTree
 from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.manifest.packing import pack, unpack
@@ -77,6 +78,29 @@ def test_a_row_that_one_function_touches_has_the_whole_frames_of_the_others(far:
                 "near": sum(abs(other - at) <= 9 for other in there),
             }
             for place, at in enumerate(there)
+        )
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+def test_a_row_that_a_distance_touches_has_the_rows_that_others_count(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OrderedTree, "node_rows_max", limit)
+    one = stream(near=over.sum("v", range=(-9, -2)), ahead=over.lead("v", 2))
+    there = list(range(0, 400, 14))
+    one.epoch(batch(*(("+", "a", at, at) for at in there)))
+    for fresh in [at - 3 for at in there]:
+        one.epoch(batch(("+", "a", fresh, fresh)))
+        there = sorted([*there, fresh])
+        assert sum_of(one.changes) == bag_of(
+            {
+                "k": "a",
+                "at": at,
+                "v": at,
+                "near": sum(close) if (close := [other for other in there if at - 9 <= other <= at - 2]) else None,
+                "ahead": ahead,
+            }
+            for at, ahead in zip(there, [*there[2:], None, None], strict=True)
         )
 
 
