@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator as CheckpointCoordinator
     from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CoordinatorOptions as CoordinatorOptions
     from dagster_ckpt.runtime.declared.changes_from import changes_from as changes_from
-    from dagster_ckpt.runtime.declared.declared_sources import source as source
+    from dagster_ckpt.runtime.declared.sources import source as source
     from dagster_ckpt.runtime.declared.stream import Stream as Stream
     from dagster_ckpt.runtime.spark.spark_reader import SparkReader as SparkReader
     from dagster_ckpt.runtime.spark.spark_reader import register_spark_reader as register_spark_reader
@@ -123,7 +123,7 @@ _HOMES = {
     "over": "dagster_ckpt.operators",
     "register_spark_reader": "dagster_ckpt.runtime.spark.spark_reader",
     "session": "dagster_ckpt.operators.shared.window_kinds",
-    "source": "dagster_ckpt.runtime.declared.declared_sources",
+    "source": "dagster_ckpt.runtime.declared.sources",
     "streaming_asset": "dagster_ckpt.integration.asset",
     "streaming_sql": "dagster_ckpt.integration.sql.streaming_sql",
     "tumbling": "dagster_ckpt.operators.shared.window_kinds",

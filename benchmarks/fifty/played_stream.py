@@ -21,8 +21,8 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.lag.lag import Lag, SourceLag
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import folder_store

@@ -13,8 +13,8 @@ from unittest.mock import patch
 from pyspark.sql import SparkSession
 
 from benchmarks.report.page import table_of
-from dagster_ckpt.runtime.driver.epoch_driver import EpochDriver
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
+from dagster_ckpt.runtime.micro_batch.epoch_driver import EpochDriver
 
 Milliseconds = dict[str, list[float]]
 _OF_SPARK: Mapping[str, Sequence[str]] = {

@@ -45,12 +45,11 @@ from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, UpstreamPositi
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, InputSpec, Pipeline, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.declared.sources import Source
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobOptions, JobResult
 from dagster_ckpt.runtime.driver.terms import RETRIED, TICK_MS, Run, Terms, run_terms
-from dagster_ckpt.runtime.lag.lag import Lag
-from dagster_ckpt.runtime.lag.lag_gauge import LagGauge
-from dagster_ckpt.runtime.lag.upstream_lag import UpstreamWatch
+from dagster_ckpt.runtime.lag.lag import Lag, LagGauge
+from dagster_ckpt.runtime.lag.source_lags import UpstreamWatch
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain

@@ -20,8 +20,8 @@ from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import Pipeline, SourceIdentity
 from dagster_ckpt.protocol.manifest.row_key import row_key
-from dagster_ckpt.runtime.declared.declared_sources import Reader
 from dagster_ckpt.runtime.declared.primary_key import with_primary_key
+from dagster_ckpt.runtime.declared.sources import Reader
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_checks import planned

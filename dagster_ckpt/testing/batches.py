@@ -16,8 +16,8 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner
-from dagster_ckpt.runtime.declared.declared_sources import Reader
 from dagster_ckpt.runtime.declared.primary_key import with_primary_key
+from dagster_ckpt.runtime.declared.sources import Reader
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream

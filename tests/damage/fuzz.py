@@ -28,7 +28,7 @@ from dagster_ckpt.errors import CheckpointError
 from dagster_ckpt.protocol.epochs.topic_offsets import offsets_of
 from dagster_ckpt.protocol.epochs.upstream import decode
 from dagster_ckpt.protocol.json_codec import CHECKSUM, checksum_of
-from dagster_ckpt.runtime.lag.upstream_lag import epochs_behind
+from dagster_ckpt.runtime.lag.source_lags import epochs_behind
 from dagster_ckpt.storage.chain.indexed_lists import _checksum
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
 from scripts import proofs

@@ -12,9 +12,9 @@ from dagster_ckpt import agg
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.epochs.topic_offsets import LossReason, LostOffsets
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.rebuild import RebuildHooks
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from tests.kafka.cluster import Cluster, parsed, totals_of
 from tests.spark.streams import FAST, Function, StreamUnderTest

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from pyspark.sql import functions as F
 
 from dagster_ckpt.cli.command import main
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from tests.kafka.cluster import Cluster, position, totals_of
 from tests.spark.streams import FAST, StreamUnderTest

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import CheckpointStore, agg
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions
 from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.spark.input_files import drop

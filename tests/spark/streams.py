@@ -14,10 +14,10 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import Owner, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.rebuild import RebuildHooks, rebuild
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.storage.leases.process_identity import this_process

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, SourcePosition
 from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, leaves
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
-from dagster_ckpt.runtime.driver.seen_files import table_of
-from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of
+from dagster_ckpt.runtime.micro_batch.seen_files import table_of
+from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of
 from tests.spark.input_files import drop
 
 

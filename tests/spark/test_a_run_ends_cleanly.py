@@ -21,8 +21,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from dagster_ckpt import agg
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, Function, StreamUnderTest

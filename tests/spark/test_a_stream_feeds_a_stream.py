@@ -16,9 +16,9 @@ from dagster_ckpt.operators import RunningAggregate
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, InputSpec, SourceIdentity
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.spark_reader import register_spark_reader
 from dagster_ckpt.runtime.upstreams.downstream import Downstream

@@ -26,8 +26,8 @@ from dagster_ckpt.operators.rows.changes_from import (
 )
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
 from tests.spark.input_files import drop

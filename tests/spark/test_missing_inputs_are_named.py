@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dagster_ckpt.errors import CheckpointError
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.spark.test_nothing_is_lost_and_nothing_counted_twice import expected, fill, totals
 

@@ -16,8 +16,8 @@ from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointTimeoutError,
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.protocol.manifest.manifest import ManifestKind
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.task.epoch_task import Replies
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from dagster_ckpt import agg
 from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks
+from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint
 from dagster_ckpt.runtime.run_mode import Mode
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest

@@ -21,10 +21,9 @@ from dagster_ckpt.operators.partial_aggregate import PartialAggregate, can_be_pa
 from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver import partial_choice
-from dagster_ckpt.runtime.driver.epoch_plans import EpochPlans
-from dagster_ckpt.runtime.driver.partial_choice import Shuffled
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
+from dagster_ckpt.runtime.micro_batch import epoch_plans
+from dagster_ckpt.runtime.micro_batch.epoch_plans import EpochPlans, Shuffled
 from dagster_ckpt.runtime.plans.returned import stream_returned
 from tests.spark.input_files import drop
 from tests.spark.streams import StreamUnderTest
@@ -235,7 +234,7 @@ def test_each_epoch_is_made_as_the_last_one_should_have_been(
     few: tuple[tuple[int, float], ...],
     ways: list[Shuffled],
 ) -> None:
-    monkeypatch.setattr(partial_choice, "_FEW_AT", few)
+    monkeypatch.setattr(epoch_plans, "_FEW_AT", few)
     folder = tmp_path / "rows"
     folder.mkdir()
     chance = np.random.default_rng(7)

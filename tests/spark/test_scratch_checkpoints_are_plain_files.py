@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt import agg
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint
+from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint
 from dagster_ckpt.runtime.spark import scratch_files
 from dagster_ckpt.runtime.spark.session import open_session
 from tests.spark.input_files import drop

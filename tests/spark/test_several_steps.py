@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 from dagster_ckpt import agg, tumbling
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver import batch_plan
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
+from dagster_ckpt.runtime.micro_batch import batch_plan
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.task.dataflow import shard_replies
 from tests.spark.streams import FAST, StreamUnderTest
 

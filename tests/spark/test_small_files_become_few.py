@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.protocol.object_names import merges_of
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from tests.spark.input_files import drop
 from tests.spark.streams import Function, StreamUnderTest
 

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt import agg, streaming_asset
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.declared_sources import source
+from dagster_ckpt.runtime.declared.sources import source
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.testing import run_batches
 

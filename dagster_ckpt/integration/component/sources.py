@@ -14,7 +14,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.component.steps import Step, apply_steps
 from dagster_ckpt.integration.component.templates import Scalar, load_object, settings, text
 from dagster_ckpt.integration.declared.file_formats import NEED_SCHEMA, is_absolute
-from dagster_ckpt.runtime.declared.declared_sources import source
+from dagster_ckpt.runtime.declared.sources import source
 from dagster_ckpt.runtime.declared.stream import Stream
 
 Function = Callable[..., object]

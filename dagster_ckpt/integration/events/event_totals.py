@@ -15,7 +15,7 @@ import dagster as dg
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, StreamUuid
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import Manifest, StepWork
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 
 EPOCH_NONCE = "epoch_nonce"
 """The label of the nonce of an event's epoch."""

@@ -17,7 +17,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, latest_evaluation
 from dagster_ckpt.operators.rows.changes_from import OUTDATED
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 
 CHECK = "applies_changes"
 

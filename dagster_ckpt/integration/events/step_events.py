@@ -37,8 +37,8 @@ from dagster_ckpt.integration.reading.late_rows_asset import LateRows
 from dagster_ckpt.integration.recovery.crash_loop_check import evaluation_passed, result_passed
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.lag.lag import Lag
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.integration.declared.file_formats import NEED_SCHEMA, is_absolute
 from dagster_ckpt.integration.sql.statements import SqlSourceView
-from dagster_ckpt.runtime.declared.declared_sources import DeclaredSource, source
+from dagster_ckpt.runtime.declared.sources import DeclaredSource, source
 
 _VARIABLE = re.compile(r"\$\{env:([^}]+)\}")
 """As Spark writes an environment variable in SQL."""

@@ -21,8 +21,8 @@ from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
 from dagster_ckpt.integration.step.stream_step import StreamStep
 from dagster_ckpt.integration.step.workload import Workload
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 
 

@@ -28,8 +28,7 @@ from dagster_ckpt.runtime.driver.stream_run import run_stream
 from dagster_ckpt.runtime.plans.returned import stream_returned
 from dagster_ckpt.runtime.plans.stand_ins import stand_ins_of
 from dagster_ckpt.runtime.run_mode import Mode
-from dagster_ckpt.runtime.spark.session import open_session, own_interrupts
-from dagster_ckpt.runtime.spark.task_slots import task_slots
+from dagster_ckpt.runtime.spark.session import open_session, own_interrupts, task_slots
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.storage.holders.upstream_log import OPEN_WAIT_MS
 

@@ -6,7 +6,6 @@ Reading order
     step_parts        what the declaration of a stream is made of
     changes_from      `changes_from`: a stream of the changes of a table elsewhere
     change_formats    the formats of such changes, brought into one form
-    declared_sources  sources declared by name
     queries           DataFrames for which Spark would keep state, as steps
     primary_key       a key that the user declares for the table
     row_work          what Spark does with the rows of a table one by one

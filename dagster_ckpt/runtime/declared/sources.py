@@ -1,10 +1,11 @@
 """The sources of a stream: the identity of each across restarts, and how far it was read."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import EMPTY
@@ -202,3 +203,37 @@ def named(identity: SourceIdentity) -> str:
     """The source as errors name it: `kafka subscribe=departures`."""
     options = ", ".join(f"{key}={value}" for key, value in identity.options)
     return " ".join(filter(None, (identity.format, identity.address, options)))
+
+
+Reader = Callable[[SparkSession], DataFrame]
+
+
+@runtime_checkable
+class ReadsDeclared(Protocol):
+    """A session that replaces the readers of declared sources."""
+
+    def read_declared(self, name: str, reader: Reader) -> DataFrame: ...
+
+
+@dataclass(frozen=True)
+class DeclaredSource:
+    """A source with a name. Call it with the asset's session to read it."""
+
+    name: str
+    reader: Reader
+
+    def __call__(self, spark: SparkSession) -> DataFrame:
+        if isinstance(spark, ReadsDeclared):
+            return spark.read_declared(self.name, self.reader)
+        return self.reader(spark)
+
+
+def source(name: str, reader: Reader) -> DeclaredSource:
+    """Declare a named source for streaming assets.
+
+        departures = source("departures", lambda spark: spark.readStream.schema(SCHEMA).parquet("data/departures"))
+
+    An asset calls it with its session: `Stream(departures(spark))`. `testing.run_batches` replaces it, by name, with a
+    test's batches.
+    """
+    return DeclaredSource(name, reader)

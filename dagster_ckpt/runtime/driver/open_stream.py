@@ -13,19 +13,18 @@ from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.catalyst.physical_plan import read_once
 from dagster_ckpt.runtime.declared.sources import positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
-from dagster_ckpt.runtime.driver.executor_files import ExecutorFiles
-from dagster_ckpt.runtime.driver.partial_choice import Shuffled
-from dagster_ckpt.runtime.driver.seen_files import spelled_now
-from dagster_ckpt.runtime.driver.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, event_times_of, initial_rows, stages_of
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.driver.terms import Terms
 from dagster_ckpt.runtime.kafka.topics import Topics
 from dagster_ckpt.runtime.lag.source_lags import SourceLags
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.micro_batch.epoch_plans import Shuffled
+from dagster_ckpt.runtime.micro_batch.executor_files import ExecutorFiles
+from dagster_ckpt.runtime.micro_batch.seen_files import spelled_now
+from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of
 from dagster_ckpt.runtime.spark.package_archive import archive_of
-from dagster_ckpt.runtime.spark.session import is_local
-from dagster_ckpt.runtime.spark.task_slots import task_slots
+from dagster_ckpt.runtime.spark.session import is_local, task_slots
 from dagster_ckpt.runtime.spark.wide_rows import limit_batches, plan_wide_rows
 from dagster_ckpt.runtime.task.dataflow import (
     Stage,

@@ -29,12 +29,12 @@ from dagster_ckpt.protocol.transitions.edits import beginnings
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 from dagster_ckpt.runtime.declared.sources import moves_of, named
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
-from dagster_ckpt.runtime.driver.initial_tables import refuse_other_tables
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, check_stream, check_tables
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, StreamJob
 from dagster_ckpt.runtime.driver.stream_run import run_stream
 from dagster_ckpt.runtime.lag.lag import Lag
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.micro_batch.initial_tables import refuse_other_tables
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.fork import fork_empty

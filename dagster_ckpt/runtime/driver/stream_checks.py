@@ -35,8 +35,8 @@ from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow, che
 from dagster_ckpt.runtime.declared.renaming import renamed, with_files
 from dagster_ckpt.runtime.declared.sources import Source, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.initial_tables import describe_table, refuse_other_tables
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
+from dagster_ckpt.runtime.micro_batch.initial_tables import describe_table, refuse_other_tables
 from dagster_ckpt.runtime.spark.session import is_session_of_a_stream
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.dataflow import Stage, shard_replies, union_of

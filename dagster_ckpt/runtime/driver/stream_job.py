@@ -8,8 +8,8 @@ from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import Coordinator
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.lag.lag import Lag
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from dagster_ckpt.storage.operations.collector import GRACE_MS, MAX_LAG

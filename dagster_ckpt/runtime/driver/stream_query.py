@@ -11,15 +11,14 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
-from dagster_ckpt.runtime.driver.epoch_plans import EpochPlans
 from dagster_ckpt.runtime.driver.open_stream import OpenStream
 from dagster_ckpt.runtime.driver.stream_checks import can_aggregate_before, cannot_run
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobResult
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
-from dagster_ckpt.runtime.driver.watermarks import InputWatermark, Watermarks
-from dagster_ckpt.runtime.lag.lag import Lag
-from dagster_ckpt.runtime.lag.lag_gauge import LagGauge
+from dagster_ckpt.runtime.lag.lag import Lag, LagGauge
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
+from dagster_ckpt.runtime.micro_batch.epoch_plans import EpochPlans
+from dagster_ckpt.runtime.micro_batch.watermarks import InputWatermark, Watermarks
 from dagster_ckpt.runtime.run_mode import Mode
 
 _TICK_S = 0.2

@@ -1,21 +1,80 @@
-"""The lag of all sources of a running query."""
+"""The lag of all sources of a running query: of files, of sources that report offsets, and of upstreams.
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+A record of Kafka has a timestamp, so the oldest unread one says since when it waits. Where records have none, that is
+the time of the first look which found more than is committed now: `OffsetHistory` keeps the looks that still matter. An
+offset of any other source has no time either: it waits since Spark's last look (`StreamingQueryProgress`), which is
+taken with every trigger, and every 10 s while nothing comes.
+
+Spark reports no number of unread files. Its source keeps the addresses of the files it has seen in the JVM, so they are
+compared there, with two calls for any number of files.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.clock import Clock
+from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.protocol.epochs.lineage import lineage
 from dagster_ckpt.protocol.epochs.topic_offsets import Offsets, TopicsNow, next_offsets, offsets_of
 from dagster_ckpt.protocol.epochs.upstream import FORMAT as UPSTREAM
+from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, decode, following_count
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition
 from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
 from dagster_ckpt.runtime.lag.lag import Lag, SourceLag, together
-from dagster_ckpt.runtime.lag.offset_lag import OffsetHistory, lag_of_any, looked_ms, unread
-from dagster_ckpt.runtime.lag.upstream_lag import UpstreamWatch
-from dagster_ckpt.runtime.lag.waiting_files import files_lag
+from dagster_ckpt.runtime.spark.file_index import SEPARATOR, file_index, file_states, joined_addresses
+from dagster_ckpt.runtime.spark.jvm import java_class
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.holders.upstream_log import UpstreamLog
+from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
+
+_LOOKS_MAX = 1_000
+
+
+@dataclass
+class OffsetHistory:
+    """The newest offsets that were found in one source, and when they were first found; not thread-safe."""
+
+    _looks: deque[tuple[int, Offsets]] = field(default_factory=deque, init=False)
+
+    def lag(self, latest: Offsets, committed: Offsets, looked_ms: int) -> SourceLag:
+        """The lag after one more look. Partitions that are not in `committed` are unread from 0 on."""
+        if not self._looks or self._looks[-1][1] != latest:
+            self._looks.append((looked_ms, latest))
+        while self._looks and not unread(self._looks[0][1], committed):
+            self._looks.popleft()
+        if len(self._looks) > _LOOKS_MAX:
+            self._looks = deque([look for at, look in enumerate(self._looks) if at % 2 == 0])
+        rows = sum(latest[partition] - at for partition, at in unread(latest, committed).items())
+        return SourceLag(rows=rows, since_ms=self._looks[0][0] if self._looks else None)
+
+
+def unread(latest: Offsets, committed: Offsets) -> Offsets:
+    """Where each partition that has more than is committed is read on."""
+    begins = {partition: committed.get(partition, 0) for partition in latest}
+    return {partition: at for partition, at in begins.items() if latest[partition] > at}
+
+
+def lag_of_any(source: Mapping[str, Any], looked_ms: int, *, finds_data: bool) -> SourceLag:
+    """The lag of a source of an unknown kind, from its part of Spark's progress.
+
+    Nothing waits where Spark's last look found nothing. Otherwise what has come since that look is unread, perhaps.
+    """
+    latest = source.get("latestOffset")
+    behind = finds_data or (latest is not None and latest != source.get("endOffset"))
+    return SourceLag(since_ms=looked_ms if behind else None)
+
+
+def looked_ms(progress: Mapping[str, Any]) -> int:
+    """When the trigger of this progress began, in ms since the Unix epoch."""
+    return round(datetime.fromisoformat(str(progress["timestamp"])).timestamp() * 1000)
+
 
 FilesAfter = Callable[[Source, str | None], Collection[str]]
 
@@ -120,3 +179,73 @@ def reported(source: Source, view: QueryView) -> Mapping[str, Any]:
     description = str(view.streams[source.lines[0]].toString())
     sources: Sequence[Mapping[str, Any]] = view.progress["sources"]
     return next((each for each in sources if each["description"] == description), {})
+
+
+_LENGTH = re.compile(r"; length=(\d+);")
+_MODIFIED = re.compile(r"; modification_time=(-?\d+);")
+
+
+def files_lag(session: SparkSession, source: Source, stream: Any, planned: Callable[[], Collection[str]]) -> SourceLag:
+    """The files that wait for `source`, whose `FileStreamSource` in the JVM is `stream`.
+
+    Spark has seen the files of an epoch in progress too: `planned` returns their addresses, which wait until it is
+    committed. Raises Spark's error where the folder cannot be listed, and Java's where Spark changes what it has seen
+    at the same moment.
+    """
+    index = file_index(session, source.path, dict(source.identity.options))
+    addresses = joined_addresses(session, index)
+    each = java_class(session, "java.util.regex.Pattern").compile(SEPARATOR).splitAsStream(addresses)
+    unseen = each.collect(java_class(session, "java.util.stream.Collectors").toSet())
+    unseen.removeAll(_seen(stream).keySet())
+    unread = str(java_class(session, "java.lang.String").join(SEPARATOR, unseen))
+    # Spark notes what it has seen, then writes it down, both under the lock that this call takes.
+    stream.currentLogOffset()
+    waiting = {*planned(), *unread.split(SEPARATOR)} - {""}
+    return waiting_among(waiting, addresses.split(SEPARATOR), file_states(index) if waiting else ())
+
+
+def waiting_among(waiting: Collection[str], addresses: Iterable[str], states: Iterable[str]) -> SourceLag:
+    """The lag of the files that are in `waiting`; `states` are in the order of `addresses`."""
+    found = [state for address, state in zip(addresses, states, strict=True) if address in waiting] if waiting else []
+    return SourceLag(
+        files=len(found),
+        file_bytes=sum(int(_LENGTH.findall(state)[-1]) for state in found),
+        since_ms=min((int(_MODIFIED.findall(state)[-1]) for state in found), default=None),
+    )
+
+
+def _seen(stream: Any) -> Any:
+    """Java's map of the files that a `FileStreamSource` has seen, by address. Spark has no other way to it."""
+    seen = stream.seenFiles()
+    entries = seen.getClass().getDeclaredField("map")
+    entries.setAccessible(True)
+    return entries.get(seen)
+
+
+class UpstreamWatch:
+    """One upstream, by its name, in the store `root`. Reads its newest manifest with each call."""
+
+    def __init__(self, root: ObjectStore, name: str, clock: Clock) -> None:
+        self._log = UpstreamLog(ManifestChain(stream_folder(root, name), clock), name)
+
+    def lag(self, offset: str | None) -> SourceLag:
+        """The lag of a reader whose committed offset is this one, None at the beginning. Raises what reading raises."""
+        return epochs_behind(self._log.newest(), None if offset is None else decode(offset))
+
+
+def epochs_behind(newest: Manifest, at: UpstreamPosition | None) -> SourceLag:
+    """What the upstream with this newest manifest has for a reader at `at`, None at the beginning.
+
+    Exact within the epochs that the upstream retains. Below them its openings count as epochs, and the time is that of
+    the oldest retained one. A snapshot that is being read counts as one epoch.
+    """
+    entries = lineage(newest)
+    if newest.epoch == EMPTY or not entries:
+        return SourceLag(epochs=0)
+    if at is None or at.epoch == EMPTY:
+        return SourceLag(epochs=newest.statistics.total_epochs, since_ms=entries[0].time_ms)
+    unread = [entry for entry in entries if entry.epoch > at.epoch]
+    retired = following_count(newest, at.epoch, entries[0].epoch)
+    epochs = len(unread) + retired + at.in_snapshot
+    oldest = unread[0] if unread else entries[-1]
+    return SourceLag(epochs=epochs, since_ms=oldest.time_ms if epochs else None)

@@ -3,7 +3,7 @@
 Reading order
 
     jvm                      classes of Spark's JVM, and sequences of Scala's
-    session                  the settings that a stream needs
+    session                  the settings that a stream needs, and how many tasks Spark may run at once
     no_max_file_age_session  the session that a streaming asset's function is given
     package_archive          this package as an archive, for executors on other hosts
     class_archive            an archive of the classes that Spark's JVM loads
@@ -13,7 +13,6 @@ Reading order
     wide_rows                how Spark cuts rows into Arrow batches, and plans epochs of wide ones
     file_index               the files that a file source would read now
     unseen_store             what to raise on a host that does not see the store
-    task_slots               how many tasks Spark may run at once
     spark_reader             streams as DataFrames
     batch_source             the batch source behind them
 """

@@ -16,10 +16,10 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH, INSERT, UPD
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, next_part
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.driver import collector_thread, terms
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResult
-from dagster_ckpt.runtime.lag import lag_gauge, upstream_lag
+from dagster_ckpt.runtime.lag import lag, source_lags
 from dagster_ckpt.runtime.lag.lag import Lag
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.operations.collector import Collected, Collector
@@ -159,8 +159,8 @@ def patches(world: "World", stream: "SimulatedStream") -> tuple[tuple[Any, str, 
         (delivery_run, "TICK_MS", TICK_MS),
         (terms, "TICK_MS", TICK_MS),
         (collector_thread, "threading", world.threads),
-        (lag_gauge, "threading", world.threads),
-        (upstream_lag, "ManifestChain", world.patient_chain),
+        (lag, "threading", world.threads),
+        (source_lags, "ManifestChain", world.patient_chain),
         (delivery_rows, "next_part", in_parts),
         (delivery_rows, "table_rows", table_rows),
         (delivery_rows, "net_changes", net_changes),

@@ -9,8 +9,8 @@ from dagster_ckpt.delivery.delivery_rows import DeliveryRows
 from dagster_ckpt.delivery.destination import DeliveredTable, DestinationUnavailableError, Transaction
 from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
 from examples.destinations.sqlite_destination import SQLite, SQLiteSession

@@ -12,8 +12,8 @@ from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.operators import AppendOnly, RunningAggregate, agg
 from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from examples.destinations.sqlite_destination import SQLite
 from tests.unit.delivery.delivering import NO_PAUSE, Delivering

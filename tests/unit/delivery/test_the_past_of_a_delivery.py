@@ -14,8 +14,8 @@ from dagster_ckpt.errors import FencedError, IncompatibleStateError
 from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.protocol.epochs.upstream import Trouble, UpstreamPosition, next_part
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.storage.operations import collector
 from examples.destinations.sqlite_destination import SQLite, SQLiteSession
 from tests.unit.delivery.delivering import Delivering

@@ -16,7 +16,7 @@ from dagster_ckpt.integration.events.step_events import EpochEvents, Event, Even
 from dagster_ckpt.integration.reading.late_rows_asset import late_key, late_rows_reported
 from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, SourcePosition, Statistics
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import PIPELINE, SOURCE, a_manifest
 

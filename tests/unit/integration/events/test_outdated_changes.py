@@ -17,7 +17,7 @@ from dagster_ckpt.integration.events.outdated_changes import (
 from dagster_ckpt.operators.registry import counters_of
 from dagster_ckpt.operators.rows.changes_from import COUNTERS, NAME, OUTDATED
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Statistics
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import PIPELINE, a_manifest
 

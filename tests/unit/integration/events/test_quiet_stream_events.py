@@ -15,8 +15,8 @@ from dagster_ckpt.ids import EMPTY, Epoch, Version
 from dagster_ckpt.integration.events.event_totals import NO_TOTALS, NO_WORK, read_totals
 from dagster_ckpt.integration.events.step_events import EpochEvents, Event, EventLog, refresh_ms_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Statistics
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.lag.lag import Lag, SourceLag
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import a_manifest
 

@@ -23,8 +23,8 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
     Statistics,
 )
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.lag.lag import Lag, SourceLag
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import PIPELINE, SOURCE, a_manifest
 

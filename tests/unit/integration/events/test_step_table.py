@@ -8,7 +8,7 @@ from dagster_ckpt.ids import Shard
 from dagster_ckpt.integration.events.epoch_metadata import epoch_metadata
 from dagster_ckpt.integration.events.event_totals import NO_WORK
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ShardTime, Statistics, StepWork
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from tests.worlds.manifests import a_manifest
 from tests.worlds.several_steps import shops_counted, with_runs
 

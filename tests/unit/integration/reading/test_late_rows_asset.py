@@ -19,7 +19,7 @@ from dagster_ckpt.integration.reading.late_rows_asset import (
 )
 from dagster_ckpt.operators.shared.late_rows import KEEP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Statistics
-from dagster_ckpt.runtime.driver.epoch_driver import CommittedEpoch
+from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from tests.worlds.clock import StillClock
 from tests.worlds.manifests import PIPELINE, a_manifest
 

@@ -6,8 +6,7 @@ from dagster_ckpt.ids import Epoch, StreamUuid, Version
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import Retained, Statistics
 from dagster_ckpt.runtime.lag.lag import Lag, SourceLag, together
-from dagster_ckpt.runtime.lag.upstream_lag import epochs_behind
-from dagster_ckpt.runtime.lag.waiting_files import waiting_among
+from dagster_ckpt.runtime.lag.source_lags import epochs_behind, waiting_among
 from tests.worlds.manifests import a_manifest
 
 STATE = "LocatedFileStatus{{path=file:/in/{0}; isDirectory=false; length={1}; replication=1; modification_time={2}; x}}"

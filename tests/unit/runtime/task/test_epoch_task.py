@@ -17,7 +17,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import file_of
-from dagster_ckpt.runtime.driver.epoch_driver import final_error
+from dagster_ckpt.runtime.micro_batch.epoch_driver import final_error
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, _Known, _known, _place, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment

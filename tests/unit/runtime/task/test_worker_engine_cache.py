@@ -5,7 +5,7 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.ids import Shard
-from dagster_ckpt.runtime.driver.epoch_driver import final_error
+from dagster_ckpt.runtime.micro_batch.epoch_driver import final_error
 from dagster_ckpt.runtime.task.ack_rows import ShardDecline
 from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions, check_cache
 from dagster_ckpt.storage.stores.local import LocalObjectStore

@@ -2,7 +2,7 @@
 
 from pyspark.errors import PySparkException
 
-from dagster_ckpt.runtime.driver.epoch_job import reason_of
+from dagster_ckpt.runtime.micro_batch.epoch_job import reason_of
 
 FRAMES = "".join(
     f'  File "/somewhere/{number}.py", line 3, in work\n    {"x" * 80}\n    ^^^^\n' for number in range(20)

@@ -9,7 +9,7 @@ from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
 from dagster_ckpt.protocol.object_names import FileId, changes_name, merged_name, state_name
-from dagster_ckpt.runtime.driver.executor_files import ExecutorFiles
+from dagster_ckpt.runtime.micro_batch.executor_files import ExecutorFiles
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore

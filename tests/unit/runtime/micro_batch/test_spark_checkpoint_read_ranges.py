@@ -1,8 +1,7 @@
 """What a micro-batch has read, as errors name it."""
 
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, SourceIdentity, SourcePosition
-from dagster_ckpt.runtime.driver.read_ranges import read_ranges
-from dagster_ckpt.runtime.driver.spark_checkpoint import Advance
+from dagster_ckpt.runtime.micro_batch.spark_checkpoint import Advance, read_ranges
 
 
 def test_offsets_and_files_are_named_and_many_files_are_counted() -> None:

@@ -2,8 +2,7 @@
 
 import threading
 
-from dagster_ckpt.runtime.lag.lag import Lag, SourceLag
-from dagster_ckpt.runtime.lag.lag_gauge import LagGauge
+from dagster_ckpt.runtime.lag.lag import Lag, LagGauge, SourceLag
 
 LAG = Lag(1, SourceLag(files=1))
 

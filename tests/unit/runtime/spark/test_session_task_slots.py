@@ -1,6 +1,6 @@
 import pytest
 
-from dagster_ckpt.runtime.spark.task_slots import slots_allowed
+from dagster_ckpt.runtime.spark.session import slots_allowed
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 DYNAMIC = {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"}

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, FilesMoved, SourceIdentity
 from dagster_ckpt.runtime.declared.sources import Source
-from dagster_ckpt.runtime.driver import seen_files
-from dagster_ckpt.runtime.driver.seen_files import found_again, spelled_now
+from dagster_ckpt.runtime.micro_batch import seen_files
+from dagster_ckpt.runtime.micro_batch.seen_files import found_again, spelled_now
 
 NO_SESSION = cast(SparkSession, None)
 

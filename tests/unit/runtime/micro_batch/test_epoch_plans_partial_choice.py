@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dagster_ckpt.protocol.manifest.manifest import Statistics
-from dagster_ckpt.runtime.driver.partial_choice import Shuffled, Touch
+from dagster_ckpt.runtime.micro_batch.epoch_plans import Shuffled, Touch
 from tests.worlds.manifests import a_manifest
 
 ROWS, GROUPS, FEW_GROUPS = Shuffled

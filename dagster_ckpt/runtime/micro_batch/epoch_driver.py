@@ -35,14 +35,12 @@ from dagster_ckpt.runtime.catalyst.physical_plan import PlannedRows
 from dagster_ckpt.runtime.catalyst.query_plan import refuse_unknown_state
 from dagster_ckpt.runtime.declared.function_digests import Digests
 from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
-from dagster_ckpt.runtime.driver.epoch_job import EpochJob, JobOutcome
-from dagster_ckpt.runtime.driver.executor_files import ExecutorFiles
-from dagster_ckpt.runtime.driver.initial_tables import refuse_other_tables
-from dagster_ckpt.runtime.driver.job_status import JobProgress
-from dagster_ckpt.runtime.driver.read_ranges import read_ranges
-from dagster_ckpt.runtime.driver.seen_files import refuse_files_read_twice
-from dagster_ckpt.runtime.driver.spark_checkpoint import Advance, SparkCheckpoint
-from dagster_ckpt.runtime.driver.watermarks import Watermarks
+from dagster_ckpt.runtime.micro_batch.epoch_job import EpochJob, JobOutcome, JobProgress
+from dagster_ckpt.runtime.micro_batch.executor_files import ExecutorFiles
+from dagster_ckpt.runtime.micro_batch.initial_tables import refuse_other_tables
+from dagster_ckpt.runtime.micro_batch.seen_files import refuse_files_read_twice
+from dagster_ckpt.runtime.micro_batch.spark_checkpoint import Advance, SparkCheckpoint, read_ranges
+from dagster_ckpt.runtime.micro_batch.watermarks import Watermarks
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, merged
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, Sent
 from dagster_ckpt.runtime.task.row_intake import NULL_ROWS

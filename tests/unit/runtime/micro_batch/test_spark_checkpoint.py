@@ -8,7 +8,7 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, SourceIdentity, SourcePosition
 from dagster_ckpt.runtime.declared.sources import Source
-from dagster_ckpt.runtime.driver import seen_files, spark_checkpoint
+from dagster_ckpt.runtime.micro_batch import seen_files, spark_checkpoint
 from dagster_ckpt.runtime.spark.process_folder import process_folder
 
 

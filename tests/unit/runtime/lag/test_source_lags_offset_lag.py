@@ -11,8 +11,7 @@ from dagster_ckpt.protocol.epochs.topic_offsets import Offsets, TopicsNow, offse
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
 from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source
 from dagster_ckpt.runtime.lag.lag import SourceLag
-from dagster_ckpt.runtime.lag.offset_lag import OffsetHistory, lag_of_any
-from dagster_ckpt.runtime.lag.source_lags import QueryView, reported, topics_lag
+from dagster_ckpt.runtime.lag.source_lags import OffsetHistory, QueryView, lag_of_any, reported, topics_lag
 
 TEN = 1_700_000_000_000
 KAFKA = Source(

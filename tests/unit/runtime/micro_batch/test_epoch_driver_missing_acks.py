@@ -6,9 +6,8 @@ from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointTimeoutError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointCoordinator, CoordinatorOptions
-from dagster_ckpt.runtime.driver.epoch_driver import acks_of
-from dagster_ckpt.runtime.driver.epoch_job import JobOutcome
-from dagster_ckpt.runtime.driver.job_status import RunningTask
+from dagster_ckpt.runtime.micro_batch.epoch_driver import acks_of
+from dagster_ckpt.runtime.micro_batch.epoch_job import JobOutcome, RunningTask
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 EPOCH = Epoch(7)

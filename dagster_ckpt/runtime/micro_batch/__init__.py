@@ -1,0 +1,14 @@
+"""One micro-batch of Spark's in, one manifest out.
+
+Reading order
+
+    epoch_driver      an epoch, from its rows to its commit
+    batch_plan        what is done with each micro-batch's rows, planned once
+    epoch_plans       the plans of a query's epochs: whether Spark aggregates rows before it shuffles them
+    epoch_job         the Spark job of one epoch, with a timeout, and its progress
+    executor_files    whether the driver sees what executors write into a shared folder
+    watermarks        how each input moves the watermark
+    spark_checkpoint  Spark's checkpoint folder, built from the manifest, and what a micro-batch has read
+    seen_files        the files that a source has read, as Spark's checkpoint spells them
+    initial_tables    what the table is that a stream begins with
+"""
