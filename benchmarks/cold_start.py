@@ -30,8 +30,7 @@ from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.engine import Engine, OpenRuns
 from dagster_ckpt.state.remote.run_cache import RunCache
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore

@@ -21,9 +21,9 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.manifest.row_key import HOW_TO_A_KEY, row_key
 from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.pins import find_pin
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.pins import find_pin
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 

@@ -53,9 +53,9 @@ from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.upstream_log import OPEN_WAIT_MS, NothingFollowsError, UpstreamLog, snapshot_at
-from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.leases.heartbeat import Pulse
 from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.retention_refs.upstream_log import OPEN_WAIT_MS, NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store, stream_folder
 from dagster_ckpt.storage.writer.opening import Opening

@@ -38,7 +38,7 @@ from dagster_ckpt.errors import CheckpointError, CorruptStateError, InvalidPipel
 from dagster_ckpt.storage.stores.address import check_url, open_store
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import retrying
 
 MANIFESTS, DATA = "_manifest", "data"
 _DIGITS = 20

@@ -6,7 +6,7 @@ from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs, r
 from dagster_ckpt.protocol.epochs.upstream import Trouble, UpstreamPosition, trouble
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog
 
 
 def epochs_after(

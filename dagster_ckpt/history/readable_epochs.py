@@ -13,7 +13,7 @@ from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import read_pins
+from dagster_ckpt.storage.retention_refs.pins import read_pins
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 T = TypeVar("T")

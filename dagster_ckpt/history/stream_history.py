@@ -30,16 +30,20 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import FORK_PINS, TRIMMED
 from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.quantities import Duration, milliseconds
-from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.reshard.reshard import reshard
+from dagster_ckpt.state.engine import Engine, OpenRuns
+from dagster_ckpt.state.reshard import reshard
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.pins import find_pin, mark_pins_changed, remove_pin, write_pin
-from dagster_ckpt.storage.holders.subscribers import SubscriberProgress, progress_of, read_subscribers, unsubscribe
 from dagster_ckpt.storage.operations.collector import MAX_LAG, Collected, Collector
 from dagster_ckpt.storage.operations.fork import fork_empty, fork_stream, is_there
-from dagster_ckpt.storage.operations.rollback import roll_back
+from dagster_ckpt.storage.operations.manual_opening import roll_back
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.pins import find_pin, mark_pins_changed, remove_pin, write_pin
+from dagster_ckpt.storage.retention_refs.subscribers import (
+    SubscriberProgress,
+    progress_of,
+    read_subscribers,
+    unsubscribe,
+)
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create

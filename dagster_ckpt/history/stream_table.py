@@ -15,7 +15,7 @@ from dagster_ckpt.protocol.epochs.upstream import parts_of
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import retrying
 from dagster_ckpt.tables import Share, table_rows
 from dagster_ckpt.tables.table_changes import PATIENCE
 

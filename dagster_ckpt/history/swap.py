@@ -29,13 +29,13 @@ from dagster_ckpt.protocol.transitions.swap import Swap, behind, cannot_take_ove
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.pins import forks_pinned, pin_as_shown
 from dagster_ckpt.storage.operations.manual_opening import close_by_hand
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.pins import forks_pinned, pin_as_shown
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import retrying
 from dagster_ckpt.storage.writer.opening import Opening, await_its_end
 from dagster_ckpt.tables.table_difference import TableSide, table_difference
 

@@ -10,8 +10,7 @@ Reading order. Begin with `table`, `runs/run`, `runs/view` and `lookup/lookup`; 
 
 Used everywhere
     columns         operations on Arrow columns
-    integer_widths  integers as narrow as their values allow
-    missing_columns what a file has in place of columns that it lacks
+    stored_columns  integers as narrow as their values allow, and columns that a file lacks
     key_hash        the hash of a key, as Spark computes it
     value_hashes    hashes of values, the same on every machine
 """

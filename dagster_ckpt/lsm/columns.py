@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.integer_widths import widen
+from dagster_ckpt.lsm.stored_columns import widen
 
 Positions = npt.NDArray[np.int64]
 """Row numbers, counted from 0."""
@@ -109,8 +109,8 @@ def gathered(columns: "Sequence[Column]", positions: Sequence[Positions]) -> pa.
 class Column:
     """A column, and properties of it that are computed once.
 
-    `stored` may be narrower than its type: see `integer_widths`. Within a nested type, it may allow fewer nulls. It may
-    stand in for a column that the file lacks: see `missing_columns`.
+    `stored` may be narrower than its type: see `stored_columns`. Within a nested type, it may allow fewer nulls. It may
+    stand in for a column that the file lacks: see `stored_columns`.
     """
 
     stored: pa.Array

@@ -14,9 +14,9 @@ from dagster_ckpt.operators.shared.state_columns import GROUP
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, StateTableSpec
 from dagster_ckpt.protocol.manifest.row_key import HOW_TO_A_KEY, row_key
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import retrying
 from dagster_ckpt.tables.table_changes import PATIENCE, table_step
 
 Keys = Mapping[str, Sequence[object]]

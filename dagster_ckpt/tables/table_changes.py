@@ -21,11 +21,11 @@ from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE, EPO
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest, Pipeline
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.protocol.transitions.renamed_columns import former_names
-from dagster_ckpt.state.committed import change_log, change_runs
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.committed import change_log
+from dagster_ckpt.state.committed.table_snapshot import changes_of
+from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import Patience, retrying
 from dagster_ckpt.tables.share import Share
 
 PATIENCE = Patience(total_ms=30_000)
@@ -97,7 +97,7 @@ def _of_runs(
     **constants: object,
 ) -> Iterator[pa.RecordBatch]:
     _, table = table_step(manifests[-1].pipeline)
-    for touched in change_runs.changes_of(store, manifests, table.name, share.within, runs):
+    for touched in changes_of(store, manifests, table.name, share.within, runs):
         changes = table.changes_of(touched)
         if changes.count:
             yield from change_log.batches_of(changes.rows, schema, **constants)

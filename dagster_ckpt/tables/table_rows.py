@@ -11,10 +11,10 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.transitions.renamed_columns import former_names
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.committed.table_snapshot import live_pieces
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import retrying
 from dagster_ckpt.tables.share import Share
 from dagster_ckpt.tables.table_changes import ALL, PATIENCE, table_step
 

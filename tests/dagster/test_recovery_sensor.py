@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.process_identity import this_process
-from dagster_ckpt.storage.operations.rollback import roll_back
+from dagster_ckpt.storage.operations.manual_opening import roll_back
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.writer.opening import Takeover
 from tests.dagster.sensor_world import a_stream, a_world

@@ -30,7 +30,7 @@ from dagster_ckpt.protocol.epochs.upstream import decode
 from dagster_ckpt.protocol.json_codec import CHECKSUM, checksum_of
 from dagster_ckpt.runtime.lag.source_lags import epochs_behind
 from dagster_ckpt.storage.chain.indexed_lists import _checksum
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError
 from scripts import proofs
 from tests.damage.streams import Specimen, specimens
 from tests.worlds.signed_runs import descriptor_of, resigned

@@ -13,7 +13,7 @@ from dagster_ckpt.cli.command import main
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.subscribers import subscribe
+from dagster_ckpt.storage.retention_refs.subscribers import subscribe
 from tests.unit.history.made_streams import MadeStream, departures
 from tests.unit.history.reading_streams import MadeStreams
 

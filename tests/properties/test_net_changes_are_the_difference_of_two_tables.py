@@ -15,7 +15,7 @@ from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, EPOCH, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manifest, SourceIdentity
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.state.committed import change_log, change_runs
+from dagster_ckpt.state.committed import change_log, table_snapshot
 from dagster_ckpt.state.committed.point_reads import rows_of_keys
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
@@ -111,7 +111,7 @@ def filed_changes(store: MemoryObjectStore, before: Manifest, after: Manifest) -
     assert table is not None
     written = [
         change_log.write(store, FileId(Term(1), after.epoch, Shard(0), 99, number), table.changes_of(piece).rows)
-        for number, piece in enumerate(change_runs.changes_of(store, [after], table.name))
+        for number, piece in enumerate(table_snapshot.changes_of(store, [after], table.name))
     ]
     return tuple(ref for ref in written if ref is not None)
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.table import Touched
-from dagster_ckpt.state.committed.change_runs import changes_of
+from dagster_ckpt.state.committed.table_snapshot import changes_of
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import Epochs, engine
 from tests.unit.state.model import (

@@ -16,9 +16,9 @@ from hypothesis.stateful import initialize
 
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.file import run_file
-from dagster_ckpt.state import open_runs
+from dagster_ckpt.state import engine as state_engine
 from dagster_ckpt.state.engine import Engine as StateEngine
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.state.remote import remote_bytes
 from dagster_ckpt.state.remote.remote_bytes import PAGE, MemoryPlace
 from dagster_ckpt.state.remote.run_cache import RunCache
@@ -38,7 +38,7 @@ def _folder(tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def _tiny_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_file, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(open_runs, "_WHOLE_BYTES_MAX", 0)
+    monkeypatch.setattr(state_engine, "_WHOLE_BYTES_MAX", 0)
 
 
 class WithoutACache(Engine):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.ids import Term
-from dagster_ckpt.storage.holders.pins import remove_pin
+from dagster_ckpt.storage.retention_refs.pins import remove_pin
 
 if TYPE_CHECKING:
     from tests.simulation.scheduler import Process

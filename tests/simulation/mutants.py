@@ -26,8 +26,8 @@ from dagster_ckpt.integration.recovery.decision import Launch
 from dagster_ckpt.integration.recovery.relaunch import Watched, run_request
 from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen, Memory
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
-from dagster_ckpt.lsm.compaction.resharded_runs import reshard_lists as with_clips
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
+from dagster_ckpt.lsm.compaction.run_lists import reshard_lists as with_clips
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import Effect, Event, JobEnded, ShardAcked
@@ -48,17 +48,17 @@ from dagster_ckpt.protocol.object_names import (
 from dagster_ckpt.protocol.transitions import manifest_rules, well_formed
 from dagster_ckpt.protocol.transitions.edits import EpochEdit, reshard_manifest, rollback_manifest
 from dagster_ckpt.runtime.upstreams import upstreams as upstreams_module
-from dagster_ckpt.state.reshard import reshard as reshard_module
+from dagster_ckpt.state import reshard as reshard_module
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders import subscribers as subscribers_module
-from dagster_ckpt.storage.holders.pins import read_pins
-from dagster_ckpt.storage.holders.subscribers import subscribe
 from dagster_ckpt.storage.operations import collector as collector_module
 from dagster_ckpt.storage.operations import fork as fork_module
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.operations.fork import _Fork
+from dagster_ckpt.storage.retention_refs import subscribers as subscribers_module
+from dagster_ckpt.storage.retention_refs.pins import read_pins
+from dagster_ckpt.storage.retention_refs.subscribers import subscribe
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import RetryingStore
+from dagster_ckpt.storage.stores.retry import RetryingStore
 from dagster_ckpt.storage.writer import opening as opening_module
 from dagster_ckpt.storage.writer import stream_writer as writer_module
 from dagster_ckpt.storage.writer.opening import Opening, open_again

@@ -13,7 +13,7 @@ from dagster_ckpt.protocol.epochs.retention import is_garbage
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.transitions.edits import rollback_manifest
 from dagster_ckpt.protocol.transitions.step_changes import change_steps
-from dagster_ckpt.state.reshard import reshard as reshard_module
+from dagster_ckpt.state import reshard as reshard_module
 from tests.simulation.job import TABLE
 
 Stepped = tuple[Coordinator, list[Effect]]

@@ -13,9 +13,9 @@ from dagster_ckpt.protocol.manifest import packing
 from dagster_ckpt.runtime.upstreams import upstreams
 from dagster_ckpt.storage.chain import indexed_lists
 from dagster_ckpt.storage.chain import manifest_chain as chain_module
-from dagster_ckpt.storage.holders import pins, subscribers
 from dagster_ckpt.storage.leases import heartbeat
 from dagster_ckpt.storage.operations import manual_opening
+from dagster_ckpt.storage.retention_refs import pins, subscribers
 from dagster_ckpt.storage.stores import probe
 from dagster_ckpt.storage.writer import opening
 from dagster_ckpt.storage.writer import stream_writer as writer_module

@@ -7,8 +7,8 @@ from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.pins import remove_pin
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.pins import remove_pin
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from dagster_ckpt.protocol.object_names import pin_name, subscriber_name
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 from tests.simulation import decoded

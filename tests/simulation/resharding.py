@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.errors import FencedError, InvalidPipelineError, StoreUnavailableError
 from dagster_ckpt.protocol.lease import ProcessId
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.reshard.reshard import reshard
+from dagster_ckpt.state.reshard import reshard
 from dagster_ckpt.storage.writer.opening import Takeover
 
 if TYPE_CHECKING:

@@ -7,15 +7,14 @@ from random import Random
 from dagster_ckpt.errors import CorruptStateError, StoreUnavailableError
 from dagster_ckpt.hash_range import HashRange, shard_range
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
-from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge
-from dagster_ckpt.lsm.compaction.run_lists import after_merge, may_merge
+from dagster_ckpt.lsm.compaction.run_lists import SliceMerge, after_merge, may_merge
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest, Pipeline, RunRef
 from dagster_ckpt.protocol.object_names import FileId, changes_name, merged_name, state_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
 from dagster_ckpt.protocol.transitions.step_changes import StepChange, change_steps
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from tests.simulation.character import Character
 from tests.simulation.graph import times_of

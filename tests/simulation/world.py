@@ -20,8 +20,8 @@ from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.lease import ProcessId
 from dagster_ckpt.state.objects import create
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders import pins
 from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.retention_refs import pins
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience
 from tests.simulation.calm import Calm

@@ -15,7 +15,7 @@ from dagster_ckpt.state.objects import create
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.over_fsspec.webhdfs import WebHdfsCalls
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import retrying
 from tests.servers.hdfs import hdfs
 from tests.servers.lossy_proxy import LossyProxy, lossy_proxy
 from tests.servers.processes import HOST

@@ -8,8 +8,8 @@ from dagster_ckpt.protocol.epochs.retention import files_named
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of, parse_manifest_name, parts_of_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import read_pins
 from dagster_ckpt.storage.operations.collector import Collected, Collector
+from dagster_ckpt.storage.retention_refs.pins import read_pins
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore

@@ -6,9 +6,15 @@ from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges
 from dagster_ckpt.lsm.compaction.levels import VisibleRun, levels_of
-from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
-from dagster_ckpt.lsm.compaction.resharded_runs import reshard_lists
-from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, may_merge, with_news
+from dagster_ckpt.lsm.compaction.run_lists import (
+    RunLists,
+    SliceMerge,
+    TierMerge,
+    after_merge,
+    may_merge,
+    reshard_lists,
+    with_news,
+)
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 
 Rows = dict[int, int | None]

@@ -11,7 +11,7 @@ from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.file.run_file import encode
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.protocol.manifest.manifest import RunRef
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.state.remote.remote_bytes import FarTraffic
 from dagster_ckpt.state.remote.run_cache import RunCache
 from dagster_ckpt.storage.stores.object_store import ObjectStore

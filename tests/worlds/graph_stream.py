@@ -22,8 +22,8 @@ from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Opening, Takeover

@@ -12,8 +12,7 @@ from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges
 from dagster_ckpt.lsm.compaction.levels import VisibleRun, levels_of
-from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge
-from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, with_news
+from dagster_ckpt.lsm.compaction.run_lists import RunLists, SliceMerge, after_merge, with_news
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 from tests.worlds.dict_runs import shard_ranges
 

@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.manifest.references import Role, references
 from dagster_ckpt.protocol.object_names import ANCESTORS, folder_of, parts_of_name
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import check_ancestors, with_ancestors
+from dagster_ckpt.storage.retention_refs.ancestors import check_ancestors, with_ancestors
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.tables import files_of
 

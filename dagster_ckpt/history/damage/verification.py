@@ -38,12 +38,11 @@ from dagster_ckpt.state.committed.object_checks import MISSING, check_file
 from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd, newest_known
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import Patience, retrying
 
 Entry = TypeVar("Entry")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.storage.holders.subscribers import SubscriberProgress
+from dagster_ckpt.storage.retention_refs.subscribers import SubscriberProgress
 
 
 @dataclass(frozen=True, slots=True)

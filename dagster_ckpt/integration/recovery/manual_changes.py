@@ -16,9 +16,9 @@ from dagster_ckpt.integration.recovery.sensor_memory import LeaseSeen
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import find_pin, names_of_pins
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.operations.manual_opening import is_by_hand
+from dagster_ckpt.storage.retention_refs.pins import find_pin, names_of_pins
 
 _READ_MAX = 32
 """After a pause, changes in this many newest manifests are reported."""

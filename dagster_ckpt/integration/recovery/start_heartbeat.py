@@ -20,8 +20,7 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.integration.recovery.decision import STARTING_MS_MAX
 from dagster_ckpt.protocol.lease import Lease, LeaseHolder, refusal
 from dagster_ckpt.protocol.object_names import MANIFESTS
-from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, LeaseHeartbeat
-from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, LeaseHeartbeat, Pulse
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 

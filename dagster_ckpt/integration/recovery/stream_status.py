@@ -28,9 +28,9 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import pins_mark
 from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
+from dagster_ckpt.storage.retention_refs.pins import pins_mark
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience

@@ -8,7 +8,7 @@ from dagster_ckpt.integration.events.event_totals import Reported, read_totals
 from dagster_ckpt.protocol.epochs.upstream import Trouble, UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 

@@ -11,7 +11,7 @@ from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
 from dagster_ckpt.integration.step.stream_step import StreamStep
 from dagster_ckpt.integration.step.workload import stream_job, user_stream
 from dagster_ckpt.runtime.driver.rebuild import RebuildHooks, rebuild
-from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.leases.heartbeat import Pulse
 
 
 def rebuild_stream(step: StreamStep, pulse: Pulse) -> None:

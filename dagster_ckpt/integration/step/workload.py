@@ -30,7 +30,7 @@ from dagster_ckpt.runtime.plans.stand_ins import stand_ins_of
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.session import open_session, own_interrupts, task_slots
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
-from dagster_ckpt.storage.holders.upstream_log import OPEN_WAIT_MS
+from dagster_ckpt.storage.retention_refs.upstream_log import OPEN_WAIT_MS
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction.depth import ShardDepth, Small, depth_of, depths_of, mean_depth, rows_shown
 from dagster_ckpt.lsm.compaction.levels import levels_of
-from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
-from dagster_ckpt.lsm.compaction.run_lists import after_merge, may_merge
+from dagster_ckpt.lsm.compaction.run_lists import SliceMerge, TierMerge, after_merge, may_merge
 from dagster_ckpt.lsm.compaction.slices import Slice, Stretch, next_slice, rows_in
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 

@@ -2,7 +2,7 @@
 
     Arrow IPC file: schema, then ONE record batch: `_hash` uint64, `_tombstone` bool, the state table's columns and, in
                          logged runs, `_before`: the row of each key before the epoch. Integers are as narrow as they
-                         can be, see `integer_widths`
+                         can be, see `stored_columns`
     directory            int32 each, little endian; begins at a multiple of 64 bytes
     Bloom filter         uint64 each, little endian; begins at a multiple of 64 bytes; not in every file
     descriptor           JSON, see `run_tail.Descriptor`
@@ -30,11 +30,9 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import by_itself, flatten
 from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES, CheckedBytes, Far, checksums_of
 from dagster_ckpt.lsm.file.run_tail import FORMAT, Descriptor, read_tail, tail_of
-from dagster_ckpt.lsm.integer_widths import may_be_narrow, narrow
-from dagster_ckpt.lsm.missing_columns import stand_in
-from dagster_ckpt.lsm.runs.bloom_filter import Bloom, bloom_of
-from dagster_ckpt.lsm.runs.hash_directory import Directory
+from dagster_ckpt.lsm.runs.hash_index import Bloom, Directory, bloom_of
 from dagster_ckpt.lsm.runs.run import Run
+from dagster_ckpt.lsm.stored_columns import may_be_narrow, narrow, stand_in
 from dagster_ckpt.protocol.manifest.manifest import SortKind, TimeRange
 
 HASH, TOMBSTONE, BEFORE = "_hash", "_tombstone", "_before"

@@ -5,9 +5,7 @@ Reading order
     run             rows sorted by the hash of their key
     view            the part of a run that one manifest shows
     deltas          what an epoch changes of keys: their rows now, and those before
-    before_images   the rows before, as a column of the new run, which makes it the change log too
     key_order       brings the rows of each key together
     hash_pieces     cuts a table larger than memory into pieces of the hash range
-    hash_directory  where in a run a hash is
-    bloom_filter    whether a run may have a hash at all
+    hash_index      where in a run a hash is, and whether the run may have it at all
 """

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.integer_widths import row_bytes
 from dagster_ckpt.lsm.runs.run import Run
+from dagster_ckpt.lsm.stored_columns import row_bytes
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
 

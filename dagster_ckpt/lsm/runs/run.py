@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import Column, Mask, Positions, by_itself, flatten, mask_of, stack, take
-from dagster_ckpt.lsm.runs.bloom_filter import Bloom
-from dagster_ckpt.lsm.runs.hash_directory import Directory, directory_of
+from dagster_ckpt.lsm.runs.hash_index import Bloom, Directory, directory_of
 from dagster_ckpt.lsm.runs.key_order import hash_order
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.manifest.manifest import TimeRange
@@ -99,7 +98,7 @@ class Run:
 
     @cached_property
     def before(self) -> pa.StructArray | None:
-        """The row of each key before the epoch, see `before_images`; None: the run is not a logged one."""
+        """The row of each key before the epoch, see `deltas`; None: the run is not a logged one."""
         if self.before_column is not None:
             self._check({_BEFORE: self.before_column})
         return self.before_column

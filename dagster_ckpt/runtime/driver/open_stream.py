@@ -40,7 +40,7 @@ from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.state.memory_budget import MemoryBudget
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _LOG = logging.getLogger(__name__)

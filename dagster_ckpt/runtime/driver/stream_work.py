@@ -23,7 +23,7 @@ from dagster_ckpt.runtime.driver.stream_query import StreamQuery
 from dagster_ckpt.runtime.driver.streaming_query import did_not_start
 from dagster_ckpt.runtime.driver.terms import RETRIED, Terms
 from dagster_ckpt.runtime.spark.session import is_alive
-from dagster_ckpt.storage.holders.ancestors import check_ancestors
+from dagster_ckpt.storage.retention_refs.ancestors import check_ancestors
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _LOG = logging.getLogger(__name__)

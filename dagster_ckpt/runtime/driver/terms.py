@@ -16,11 +16,10 @@ from dagster_ckpt.protocol.lease import interruption
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobOptions, JobResult
-from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.leases.heartbeat import Pulse
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.writer.drain_requests import DrainWatch
-from dagster_ckpt.storage.writer.stream_writer import StreamWriter
-from dagster_ckpt.storage.writer.takeover_watch import TakeoverWatch
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, TakeoverWatch
 
 T = TypeVar("T")
 

@@ -30,7 +30,7 @@ from dagster_ckpt.runtime.lag.lag import Lag, SourceLag, together
 from dagster_ckpt.runtime.spark.file_index import SEPARATOR, file_index, file_states, joined_addresses
 from dagster_ckpt.runtime.spark.jvm import java_class
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.upstream_log import UpstreamLog
+from dagster_ckpt.storage.retention_refs.upstream_log import UpstreamLog
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 

@@ -45,7 +45,7 @@ from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, merged
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, Sent
 from dagster_ckpt.runtime.task.row_intake import NULL_ROWS
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
-from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.leases.heartbeat import Pulse
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 
 Positions = tuple[SourcePosition, ...]

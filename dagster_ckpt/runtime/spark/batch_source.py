@@ -23,7 +23,7 @@ from dagster_ckpt.protocol.manifest.references import changes_alone, table_alone
 from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
 from dagster_ckpt.runtime.spark.unseen_store import host_named
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress, options_for
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.tables import Share, raw_changes, table_rows

@@ -39,11 +39,11 @@ from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of, exempt_from_gc
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import retrying
 
 ORDER_PROPERTY = "dagster_ckpt.epoch"
 

@@ -7,12 +7,11 @@ from functools import cache
 from pathlib import Path
 
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.engine import Engine, OpenRuns
 from dagster_ckpt.state.io_pool import IoPool
 from dagster_ckpt.state.memory_budget import MemoryBudget
-from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.remote.parallel_reads import spread_over
 from dagster_ckpt.state.remote.private_folder import refuse_unsafe
+from dagster_ckpt.state.remote.remote_bytes import spread_over
 from dagster_ckpt.state.remote.run_cache import SETTING, RunCache, default_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 

@@ -16,10 +16,10 @@ from dagster_ckpt.protocol.manifest.references import runs_of
 from dagster_ckpt.state.committed.object_checks import check_file
 from dagster_ckpt.storage.chain.damaged_end import newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.upstream_log import UpstreamLog, snapshot_at
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.upstream_log import UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import retrying
 from dagster_ckpt.tables import files_of
 
 _EPOCHS_AT_ONCE = 100

@@ -34,9 +34,9 @@ from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from dagster_ckpt.runtime.spark.unseen_store import host_named
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.pins import find_pin
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.pins import find_pin
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 
 _EPOCHS_MAX = 2**31 - 1

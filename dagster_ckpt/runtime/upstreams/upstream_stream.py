@@ -19,7 +19,7 @@ from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.session import as_active
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, Read, check_spark, key_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.upstream_log import UpstreamLog
+from dagster_ckpt.storage.retention_refs.upstream_log import UpstreamLog
 from dagster_ckpt.storage.stores.folder import folder_store
 
 

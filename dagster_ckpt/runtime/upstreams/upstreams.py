@@ -36,9 +36,9 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.upstreams.upstream_damage import NextReads
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import find_pin, is_kept, names_of_pins, pin_as_shown, remove_pin
-from dagster_ckpt.storage.holders.subscribers import subscribe
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
+from dagster_ckpt.storage.retention_refs.pins import find_pin, is_kept, names_of_pins, pin_as_shown, remove_pin
+from dagster_ckpt.storage.retention_refs.subscribers import subscribe
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 

@@ -16,8 +16,7 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 from dagster_ckpt.protocol.object_names import FileId, changes_name
 from dagster_ckpt.protocol.transitions.renamed_columns import names_in_file
 from dagster_ckpt.state.objects import contents, create
-from dagster_ckpt.state.remote.parallel_reads import READERS
-from dagster_ckpt.state.remote.remote_bytes import in_turn
+from dagster_ckpt.state.remote.remote_bytes import READERS, in_turn
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 Former = Mapping[str, Sequence[str]]

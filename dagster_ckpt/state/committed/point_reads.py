@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.state.runs.run_layers import Layers
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 

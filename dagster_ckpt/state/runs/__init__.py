@@ -2,9 +2,7 @@
 
 Reading order
 
-    table_runs    the runs of one table
-    run_layers    those that look-ups search, newest first
-    merge_worker  carries out the merges that `lsm.compaction` chooses
-    run_expiry    shows less of a run once rows have expired
-    run_writer    writes new runs, readable at once
+    table_runs  the runs of one table, and the merges that `lsm.compaction` chooses
+    run_layers  those that look-ups search, newest first, and less of them once rows have expired
+    run_writer  writes new runs, readable at once
 """

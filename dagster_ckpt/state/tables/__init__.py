@@ -2,9 +2,7 @@
 
 Reading order
 
-    task_state      the state of one task: all its shards together, from opening to durable
-    keyed_table     a table as operators use it, whatever the order of the keys
-    timeline_table  the same for a table that is sorted by time
-    sorted_table    what both stand on: deltas in memory above runs
-    memtable        the deltas that are not written yet
+    task_state    the state of one task: all its shards together, from opening to durable
+    task_tables   tables as operators use them: keyed ones, whatever the order of the keys, and timelines
+    sorted_table  what both stand on: deltas in memory above runs
 """

@@ -16,9 +16,8 @@ from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.runs.run_layers import Layers
 from dagster_ckpt.state.runs.run_writer import Folder, RunWriter
 from dagster_ckpt.state.runs.table_runs import ShardedTable, TableRuns
-from dagster_ckpt.state.tables.keyed_table import KeyedTable
 from dagster_ckpt.state.tables.sorted_table import SortedTable
-from dagster_ckpt.state.tables.timeline_table import TaskTimeline
+from dagster_ckpt.state.tables.task_tables import KeyedTable, TaskTimeline
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _PIECE_BYTES_MAX = 512 * 1024 * 1024

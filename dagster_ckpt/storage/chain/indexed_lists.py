@@ -20,8 +20,7 @@ from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, Inde
 from dagster_ckpt.protocol.manifest.packing import ENTRIES_MAX, decode_columns, decode_entries, encode_pieces
 from dagster_ckpt.protocol.object_names import INDEX, file_of
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience, RetrySpan
-from dagster_ckpt.storage.stores.retrying_store import RetryingStore
+from dagster_ckpt.storage.stores.retry import Patience, RetryingStore, RetrySpan
 
 Entry = TypeVar("Entry")
 

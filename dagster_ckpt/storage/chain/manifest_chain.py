@@ -15,15 +15,42 @@ from dataclasses import dataclass, field
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError, FencedError, StoreUnavailableError
-from dagster_ckpt.ids import FIRST, Nonce, Version
+from dagster_ckpt.ids import FIRST, Nonce, Term, Version
 from dagster_ckpt.protocol.manifest.codec import decode_manifest, decode_nonce, encode_manifest, is_read_back
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.protocol.object_names import MANIFESTS, TRIMMED, manifest_name, parse_manifest_name
+from dagster_ckpt.protocol.object_names import (
+    LEASES,
+    MANIFESTS,
+    TRIMMED,
+    manifest_name,
+    parse_lease_name,
+    parse_manifest_name,
+)
 from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd, digest_of
-from dagster_ckpt.storage.chain.version_hints import Witnessed, witness
+from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience, RetrySpan
-from dagster_ckpt.storage.stores.retrying_store import RetryingStore
+from dagster_ckpt.storage.stores.retry import Patience, RetryingStore, RetrySpan
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """The greatest version that a list or lease shows, and the newest term that has a lease; 0 if there is none."""
+
+    version: Version
+    term: Term
+
+
+def witness(store: ObjectStore) -> Witnessed:
+    """What lists and leases show of the stream in the folder `store`. A list may show what was deleted since."""
+    listed = [version for name in store.list(MANIFESTS) if (version := parse_manifest_name(name)) is not None]
+    terms = [term for name in store.list(LEASES) if (term := parse_lease_name(name)) is not None]
+    newest = max(terms, default=Term(0))
+    lease = read_lease(store, newest) if newest else None
+    if lease is None:
+        newest = Term(0)  # gone meanwhile, or damaged: a name alone proves nothing
+    leased = 0 if lease is None else max(lease.term, lease.epoch)
+    return Witnessed(Version(max([leased, *listed])), newest)
+
 
 _LOST_MAX = 1_000
 """How many consecutive versions may be missing or damaged. Beyond that, only a backup helps."""

@@ -2,7 +2,6 @@
 
 Reading order
 
-    heartbeat         leases read, and renewed by a separate thread
-    liveness          whether the work behind a lease still makes progress
+    heartbeat         leases read, and renewed by a separate thread while the work gives signs of life
     process_identity  which process this is, and whether another one has ended
 """

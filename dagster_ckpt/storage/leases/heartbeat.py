@@ -1,15 +1,48 @@
-"""Leases in the store: read, and kept beating by a separate thread."""
+"""Leases in the store: read, and kept beating by a separate thread while the work gives signs of life.
+
+The thread goes on while everything else hangs: in a call to a lost disk, to a stopped Spark or to a database that never
+answers. So the lease beats only while signs of life come. A writer that hangs for too long looks dead, and another
+takes over; if it wakes up, its term is over.
+"""
 
 import logging
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import EpochProgress, Lease, decode_lease, encode_lease
 from dagster_ckpt.protocol.object_names import lease_name
-from dagster_ckpt.storage.leases.liveness import Pulse
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
+
+
+@dataclass
+class Pulse:
+    """Signs of life, from any thread. `silence_ms_max` is the longest time between two.
+
+    It must be longer than every other time-out, such as an epoch's.
+    """
+
+    clock: Clock
+    silence_ms_max: int
+    _sign_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sign()
+
+    def sign(self) -> None:
+        """Report that the work has made progress, or has nothing to do."""
+        self._sign_ms = self.clock.monotonic_ms()
+
+    @property
+    def silent_ms(self) -> int:
+        """How long ago the last sign came."""
+        return self.clock.monotonic_ms() - self._sign_ms
+
+    @property
+    def beats(self) -> bool:
+        return self.silent_ms <= self.silence_ms_max
+
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ Reading order
 
     collector       retires old manifests, then removes files that nothing needs
     rebuilt_folders what is left of streams that were rebuilt alongside
-    rollback        back to an older epoch
     fork            a new stream that begins with an epoch of another and copies nothing
-    manual_opening  opens a stream outside of any Dagster run
+    manual_opening  opens a stream outside of any Dagster run, and rolls it back
 """

@@ -65,10 +65,10 @@ from dagster_ckpt.protocol.object_names import (
 )
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import ancestors_folder
-from dagster_ckpt.storage.holders.pins import find_pin, read_pins, settled_pins
-from dagster_ckpt.storage.holders.subscribers import progress_of, read_subscribers
 from dagster_ckpt.storage.operations.rebuilt_folders import rebuilt_folders
+from dagster_ckpt.storage.retention_refs.ancestors import ancestors_folder
+from dagster_ckpt.storage.retention_refs.pins import find_pin, read_pins, settled_pins
+from dagster_ckpt.storage.retention_refs.subscribers import progress_of, read_subscribers
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 
 _log = logging.getLogger(__name__)

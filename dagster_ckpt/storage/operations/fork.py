@@ -31,16 +31,15 @@ from dagster_ckpt.protocol.transitions.edits import Forking, Stamp, fork_manifes
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
 from dagster_ckpt.storage.chain.damaged_end import newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import all_ancestors_named, ancestors_folder
-from dagster_ckpt.storage.holders.pins import find_pin, forks_pinned, is_kept, read_pins
-from dagster_ckpt.storage.holders.subscribers import subscribe
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
 from dagster_ckpt.storage.operations.manual_opening import close_by_hand
+from dagster_ckpt.storage.retention_refs.ancestors import all_ancestors_named, ancestors_folder
+from dagster_ckpt.storage.retention_refs.pins import find_pin, forks_pinned, is_kept, read_pins
+from dagster_ckpt.storage.retention_refs.subscribers import subscribe
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
-from dagster_ckpt.storage.stores.retry import Patience, RetrySpan
-from dagster_ckpt.storage.stores.retrying_store import RetryingStore
+from dagster_ckpt.storage.stores.retry import Patience, RetryingStore, RetrySpan
 
 _log = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from dagster_ckpt.protocol.manifest.references import references
 from dagster_ckpt.protocol.object_names import COLLECTOR, file_of, lease_name
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import ancestors_folder
-from dagster_ckpt.storage.holders.subscribers import read_subscribers
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.operations.manual_opening import opening_by_hand
+from dagster_ckpt.storage.retention_refs.ancestors import ancestors_folder
+from dagster_ckpt.storage.retention_refs.subscribers import read_subscribers
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.storage.writer.stream_writer import open_stream

@@ -15,8 +15,6 @@ Implementations
     over_fsspec/    S3, Google Cloud Storage, Azure and HDFS
 
 Stores that fail
-    retry           how often and for how long to retry
-    retrying_store  a store whose calls are retried
-    nfs             refuses mounts that are not safe
-    probe           proves that a store creates atomically
+    retry           how often and for how long to retry, and a store whose calls are retried
+    probe           proves that a store creates atomically, and refuses mounts that are not safe
 """

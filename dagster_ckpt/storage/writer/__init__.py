@@ -2,8 +2,7 @@
 
 Reading order
 
-    stream_writer   from opening to end: commits manifests, fences, reopens
+    stream_writer   from opening to end: commits manifests, fences, reopens, and notices that another took over
     opening         opening a stream, which fences all earlier writers
     drain_requests  drain requests: written by others, noticed by the writer
-    takeover_watch  whether another writer took over while nothing was committed
 """

@@ -34,10 +34,10 @@ from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.protocol.transitions.well_formed import broken_rules
 from dagster_ckpt.storage.chain.damaged_end import BrokenEnd, newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import hold_epoch, is_kept, let_go, read_pins
-from dagster_ckpt.storage.holders.subscribers import read_subscribers
 from dagster_ckpt.storage.leases.heartbeat import BEATS_PER_TIMEOUT, read_lease
 from dagster_ckpt.storage.leases.process_identity import is_gone
+from dagster_ckpt.storage.retention_refs.pins import hold_epoch, is_kept, let_go, read_pins
+from dagster_ckpt.storage.retention_refs.subscribers import read_subscribers
 
 _log = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ import gc
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointError, CorruptStateError, FencedError, StoreUnavailableError
-from dagster_ckpt.ids import Epoch, Nonce, Shard, Term
+from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
 from dagster_ckpt.protocol.lease import Lease, interruption
 from dagster_ckpt.protocol.manifest.codec import CHANGES, FILES_SEEN
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, RunRef
@@ -19,10 +19,10 @@ from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
 from dagster_ckpt.protocol.transitions.step_changes import change_steps
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists, open_end
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat
-from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat, Pulse
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
+from dagster_ckpt.storage.writer.drain_requests import rest_of
 from dagster_ckpt.storage.writer.opening import Opening, open_again, open_manifest
 
 _log = logging.getLogger(__name__)
@@ -226,3 +226,25 @@ def _garbage_left_for_later() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@dataclass
+class TakeoverWatch:
+    """An idle writer's watch for a newer term.
+
+    It costs two existence checks after each `interval_ms` without a manifest (one to ten seconds), and nothing while
+    epochs are more frequent: a successful create proves the same.
+    """
+
+    clock: Clock
+    interval_ms: int
+    _looked: tuple[Version, int] | None = field(default=None, init=False)
+
+    def look(self, writer: StreamWriter) -> None:
+        """Raise `FencedError` if another writer took over. Do not call it during a commit."""
+        version, now_ms = writer.manifest.version, self.clock.monotonic_ms()
+        if self._looked is None or self._looked[0] != version:
+            self._looked = version, now_ms
+        elif now_ms - self._looked[1] >= rest_of(self.interval_ms):
+            self._looked = version, now_ms
+            writer.look_for_another()

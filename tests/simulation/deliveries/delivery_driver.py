@@ -25,7 +25,7 @@ from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.operations.collector import Collected, Collector
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import retrying
 from dagster_ckpt.storage.writer.opening import Opening
 from dagster_ckpt.tables import Share
 from dagster_ckpt.tables.table_changes import PATIENCE

@@ -13,7 +13,7 @@ from dagster_ckpt.delivery.judgement import Judgement, Move, judge
 from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition, decode
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog
 from tests.simulation.deliveries.database import SimulatedDestination, SimulatedSession
 
 # ---- destinations

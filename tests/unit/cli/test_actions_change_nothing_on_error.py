@@ -21,8 +21,8 @@ from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.lease import encode_lease
 from dagster_ckpt.protocol.object_names import lease_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.subscribers import subscribe
 from dagster_ckpt.storage.operations import manual_opening
+from dagster_ckpt.storage.retention_refs.subscribers import subscribe
 from tests.unit.history.made_streams import MadeStream, departures
 
 NAME = "flights/delays"

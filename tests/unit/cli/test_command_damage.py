@@ -12,7 +12,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.subscribers import subscribe
+from dagster_ckpt.storage.retention_refs.subscribers import subscribe
 from tests.unit.cli.conftest import Command
 from tests.unit.history.made_streams import MadeStream, departures
 from tests.unit.history.reading_streams import MadeStreams

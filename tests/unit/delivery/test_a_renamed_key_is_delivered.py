@@ -12,7 +12,7 @@ from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosit
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError
 from examples.destinations.sqlite_destination import SQLite, SQLiteSession
 from tests.unit.delivery.delivering import NO_PAUSE, Delivering
 from tests.unit.history.made_streams import aggregate, departures

@@ -34,8 +34,8 @@ from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.tables.task_state import open_state
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
 from dagster_ckpt.storage.leases.process_identity import this_process
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Opening, Takeover

@@ -18,7 +18,7 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Owner
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Opening, Takeover

@@ -12,7 +12,7 @@ from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.operators.shared.window_kinds import Tumbling
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.engine import OpenRuns
 from tests.unit.history.made_streams import HOUR_US, SOURCE, TIMED, MadeStream, append, departures
 
 NAME = "flights/delays"

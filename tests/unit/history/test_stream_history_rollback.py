@@ -17,11 +17,11 @@ from dagster_ckpt.protocol.lease import LeaseHolder, ProcessId
 from dagster_ckpt.protocol.manifest.manifest import EpochRange, ManifestKind
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.subscribers import subscribe
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.operations import manual_opening
 from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.retention_refs.subscribers import subscribe
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import Takeover

@@ -31,10 +31,10 @@ from dagster_ckpt.protocol.manifest.references import ancestors_named, reference
 from dagster_ckpt.protocol.object_names import FORK_PINS, file_of, folder_of, pin_name
 from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import with_ancestors
-from dagster_ckpt.storage.holders.pins import names_of_pins, read_pins, remove_pin
-from dagster_ckpt.storage.holders.subscribers import subscribe, unsubscribe
 from dagster_ckpt.storage.operations.collector import Collector
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.pins import names_of_pins, read_pins, remove_pin
+from dagster_ckpt.storage.retention_refs.subscribers import subscribe, unsubscribe
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.object_store import ObjectStore

@@ -23,12 +23,10 @@ from dagster_ckpt.protocol.transitions.edits import Stamp, reshard_manifest
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
 from dagster_ckpt.protocol.transitions.well_formed import no_row_is_named_twice
 from dagster_ckpt.state.committed.table_snapshot import live_rows
-from dagster_ckpt.state.engine import Engine
+from dagster_ckpt.state.engine import Engine, OpenRuns
 from dagster_ckpt.state.io_pool import IoPool
 from dagster_ckpt.state.memory_budget import MemoryBudget
-from dagster_ckpt.state.open_runs import OpenRuns
-from dagster_ckpt.state.reshard.reshard import runs_of
-from dagster_ckpt.state.reshard.timeline_rewrite import TimelineRewrite
+from dagster_ckpt.state.reshard import TimelineRewrite, runs_of
 from dagster_ckpt.state.runs.run_writer import RunWriter
 from dagster_ckpt.state.tables.task_state import TaskState, open_state
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore

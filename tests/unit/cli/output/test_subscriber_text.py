@@ -9,7 +9,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Epoch, StreamUuid
 from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.subscribers import subscribe
+from dagster_ckpt.storage.retention_refs.subscribers import subscribe
 from dagster_ckpt.storage.stores.address import open_store
 from dagster_ckpt.storage.stores.folder import folder_store
 from tests.unit.cli.conftest import Command

@@ -10,8 +10,7 @@ from dagster_ckpt.ids import EMPTY, Term
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.protocol.lease import Lease
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, LeaseHeartbeat, read_lease
-from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.leases.heartbeat import NOT_OPEN, LeaseHeartbeat, Pulse, read_lease
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.opening import open_manifest
 from tests.worlds.clock import StillClock

@@ -2,8 +2,7 @@ import pytest
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.lsm.compaction.merge_choice import SliceMerge, TierMerge
-from dagster_ckpt.lsm.compaction.run_lists import RunLists, after_merge, may_merge, with_news
+from dagster_ckpt.lsm.compaction.run_lists import RunLists, SliceMerge, TierMerge, after_merge, may_merge, with_news
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 from tests.worlds.dict_runs import DictRuns, shard_ranges
 

@@ -13,7 +13,7 @@ from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.blocks import Damaged, Range
 from dagster_ckpt.lsm.file.run_file import decode, encode
 from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
-from dagster_ckpt.lsm.runs.before_images import before_images_of, with_before_images
+from dagster_ckpt.lsm.runs.deltas import before_images_of, with_before_images
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found

@@ -13,7 +13,7 @@ from dagster_ckpt.lsm.columns import gathered
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
-from dagster_ckpt.lsm.runs.before_images import before_images_of, with_before_images
+from dagster_ckpt.lsm.runs.deltas import before_images_of, with_before_images
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.protocol.manifest.manifest import TimeRange

@@ -9,7 +9,7 @@ import pytest
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import EMPTY, Epoch, Nonce, Shard, StreamUuid, Term, Version
-from dagster_ckpt.lsm.compaction.resharded_runs import reshard_lists as with_clips
+from dagster_ckpt.lsm.compaction.run_lists import reshard_lists as with_clips
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition

@@ -27,13 +27,13 @@ from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_mani
 from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.shard_assignment import HASH, ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
-from dagster_ckpt.state.committed import change_runs
+from dagster_ckpt.state.committed import table_snapshot
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
 from dagster_ckpt.state.runs.table_runs import TableRuns
-from dagster_ckpt.state.tables.keyed_table import KeyedTable
 from dagster_ckpt.state.tables.sorted_table import SortedTable
+from dagster_ckpt.state.tables.task_tables import KeyedTable
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.worlds.change_logs import rows_of_log
 
@@ -157,7 +157,7 @@ class Worked:
         if table is None:
             assert all(ref.kind is not ChangeKind.RUN for ref in self.after.changes)
             return ordered(rows_of_log(self.store, self.after.changes, self.operator.pipeline.output))
-        pieces = change_runs.changes_of(self.store, [self.after], table.name)
+        pieces = table_snapshot.changes_of(self.store, [self.after], table.name)
         columns = pa.schema([*self.operator.pipeline.output, (CHANGE_TYPE, pa.string())])
         made = (table.changes_of(piece).rows.cast(columns) for piece in pieces)
         return ordered(pa.concat_tables([columns.empty_table(), *made]))

@@ -12,8 +12,8 @@ from dagster_ckpt.protocol.epochs.upstream import Trouble, backfill_pin
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read, key_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import remove_pin, write_pin
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
+from dagster_ckpt.storage.retention_refs.pins import remove_pin, write_pin
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError
 from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.unit.history.made_streams import DEPARTURES, SOURCE, MadeStream, departures
 

@@ -29,9 +29,9 @@ from dagster_ckpt.protocol.object_names import manifest_name, pin_name
 from dagster_ckpt.runtime.declared.sources import Source
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import read_pins, remove_pin, write_pin
-from dagster_ckpt.storage.holders.subscribers import progress_of, read_subscribers
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError
+from dagster_ckpt.storage.retention_refs.pins import read_pins, remove_pin, write_pin
+from dagster_ckpt.storage.retention_refs.subscribers import progress_of, read_subscribers
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.writer.opening import Takeover

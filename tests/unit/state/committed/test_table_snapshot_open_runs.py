@@ -18,7 +18,7 @@ from dagster_ckpt.lsm.runs.run import Run, live
 from dagster_ckpt.protocol.manifest.manifest import Manifest, RunRef, StateTableSpec
 from dagster_ckpt.state.committed import table_snapshot
 from dagster_ckpt.state.committed.table_snapshot import live_rows, live_shards
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import empty_manifest
@@ -49,7 +49,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list["weakref.ref[Run]"]
         return run
 
     with monkeypatch.context() as patch:
-        patch.setattr("dagster_ckpt.state.open_runs.decode", counted)
+        patch.setattr("dagster_ckpt.state.engine.decode", counted)
         yield runs
 
 

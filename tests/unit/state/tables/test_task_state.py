@@ -14,7 +14,7 @@ from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.lsm.runs.deltas import chosen
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.object_names import FileId
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.state.tables.task_state import TaskState, open_state
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore

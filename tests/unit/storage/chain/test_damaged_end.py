@@ -17,8 +17,7 @@ from dagster_ckpt.storage.chain.damaged_end import LOST, BrokenEnd
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience
-from dagster_ckpt.storage.stores.retrying_store import RetryingStore
+from dagster_ckpt.storage.stores.retry import Patience, RetryingStore
 from dagster_ckpt.storage.writer.opening import Opening, Takeover, open_again, open_manifest
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter
 from tests.worlds.clock import StillClock

@@ -8,8 +8,7 @@ from dagster_ckpt.protocol.manifest.codec import encode_manifest
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import TRIMMED, manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.stores.retry import Patience
-from dagster_ckpt.storage.stores.retrying_store import RetryingStore
+from dagster_ckpt.storage.stores.retry import Patience, RetryingStore
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore, Scripted
 from tests.worlds.manifests import a_manifest

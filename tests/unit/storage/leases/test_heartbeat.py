@@ -10,8 +10,7 @@ from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Term
 from dagster_ckpt.protocol.lease import Lease
 from dagster_ckpt.protocol.object_names import lease_name
-from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat, read_lease
-from dagster_ckpt.storage.leases.liveness import Pulse
+from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat, Pulse, read_lease
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore

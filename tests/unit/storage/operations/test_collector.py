@@ -27,9 +27,9 @@ from dagster_ckpt.protocol.object_names import (
 from dagster_ckpt.storage.chain import indexed_lists
 from dagster_ckpt.storage.chain.indexed_lists import TAIL_MAX
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import read_pins, remove_pin, write_pin
 from dagster_ckpt.storage.operations.collector import Collected, Collector
-from dagster_ckpt.storage.operations.rollback import roll_back
+from dagster_ckpt.storage.operations.manual_opening import roll_back
+from dagster_ckpt.storage.retention_refs.pins import read_pins, remove_pin, write_pin
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore

@@ -13,11 +13,11 @@ from dagster_ckpt.protocol.manifest.manifest import Backfill, BackfillStatus, Ma
 from dagster_ckpt.protocol.object_names import folder_of, fork_pin_name, manifest_name, name_in_stream, pin_name
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.ancestors import check_ancestors, with_ancestors
-from dagster_ckpt.storage.holders.pins import read_pins
 from dagster_ckpt.storage.leases.heartbeat import read_lease
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.operations.fork import fork_empty, fork_stream
+from dagster_ckpt.storage.retention_refs.ancestors import check_ancestors, with_ancestors
+from dagster_ckpt.storage.retention_refs.pins import read_pins
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore

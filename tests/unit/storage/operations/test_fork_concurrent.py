@@ -11,9 +11,9 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.epochs import retention
 from dagster_ckpt.protocol.epochs.pin import Pin
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.storage.holders.pins import settled_pins
 from dagster_ckpt.storage.operations import collector as collector_module
 from dagster_ckpt.storage.operations import fork as fork_module
+from dagster_ckpt.storage.retention_refs.pins import settled_pins
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from tests.unit.storage.operations.test_fork import FORK, ORIGIN, Killed, World
 from tests.worlds.faulty_store import Call, Fault, FaultyStore

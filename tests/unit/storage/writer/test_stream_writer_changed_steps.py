@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.epochs.subscriber import Subscriber
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Pipeline, StateTableSpec
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.subscribers import subscribe
+from dagster_ckpt.storage.retention_refs.subscribers import subscribe
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.worlds.clock import StillClock

@@ -4,10 +4,9 @@ import pytest
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.storage.stores import nfs
+from dagster_ckpt.storage.stores import probe
 from dagster_ckpt.storage.stores.address import open_store
-from dagster_ckpt.storage.stores.nfs import unsafe_options
-from dagster_ckpt.storage.stores.probe import prove_atomic_create
+from dagster_ckpt.storage.stores.probe import prove_atomic_create, unsafe_options
 
 ROOT = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw"
 NFS = (
@@ -58,7 +57,7 @@ def test_a_writer_is_refused_before_it_writes_and_a_reader_is_not(
 ) -> None:
     listed = tmp_path / "mountinfo"
     listed.write_text(mounts("soft", point=str(tmp_path)))
-    monkeypatch.setattr(nfs, "_MOUNTS", listed)
+    monkeypatch.setattr(probe, "_MOUNTS", listed)
     store = open_store(f"file://{tmp_path}/store")
     with pytest.raises(InvalidPipelineError, match=r"hard,lookupcache=none .*\(soft: .*; lookupcache=all: .*folder="):
         prove_atomic_create(store, SystemClock())

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs
-from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
-from dagster_ckpt.lsm.lookup.multimap import get_all
+from dagster_ckpt.lsm.lookup.lookup import find_rows, get_all, look_up
 from dagster_ckpt.lsm.runs.run import Run, run_of
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes

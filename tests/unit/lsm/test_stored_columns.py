@@ -10,10 +10,10 @@ from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.columns import Column, gathered
 from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs
 from dagster_ckpt.lsm.file.run_file import decode, encode
-from dagster_ckpt.lsm.integer_widths import may_be_narrow, narrow, row_bytes, widen
-from dagster_ckpt.lsm.runs.before_images import before_images_of, with_before_images
+from dagster_ckpt.lsm.runs.deltas import before_images_of, with_before_images
 from dagster_ckpt.lsm.runs.hash_pieces import rows_in
 from dagster_ckpt.lsm.runs.run import Run, run_of
+from dagster_ckpt.lsm.stored_columns import may_be_narrow, narrow, row_bytes, widen
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 

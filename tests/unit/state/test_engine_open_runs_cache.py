@@ -11,8 +11,8 @@ from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES
 from dagster_ckpt.lsm.file.run_file import encode
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.protocol.manifest.manifest import RunRef
-from dagster_ckpt.state import open_runs
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state import engine as state_engine
+from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.worlds.far_runs import SCHEMA, Reader, reader, same, some_run, stored
@@ -218,7 +218,7 @@ def test_few_runs_of_a_far_store_are_open_at_once(
     tmp_path: Path, store: FarStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes file descriptors, of which a process often has no more than 1024."""
-    monkeypatch.setattr(open_runs, "_FAR_MAX", 3)
+    monkeypatch.setattr(state_engine, "_FAR_MAX", 3)
     process = reader(tmp_path / "cache")
     small = some_run(10)
     refs = [stored(store, f"state/groups/{number}.arrow", small) for number in range(10)]

@@ -20,7 +20,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind
 from dagster_ckpt.protocol.manifest.references import changes_alone
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import find_pin
+from dagster_ckpt.storage.retention_refs.pins import find_pin
 
 _EPOCHS_KEPT = 1_000
 _REFS_KEPT = 20_000

@@ -24,7 +24,7 @@ from dagster_ckpt.protocol.epochs.upstream import BACKFILL_PINS, backfill_pin, t
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import SUBSCRIBERS, pin_name, subscriber_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import find_pin, names_of_pins
+from dagster_ckpt.storage.retention_refs.pins import find_pin, names_of_pins
 from dagster_ckpt.storage.stores.folder import stream_folder
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 

@@ -11,8 +11,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
-from dagster_ckpt.storage.stores.retry import Patience
-from dagster_ckpt.storage.stores.retrying_store import retrying
+from dagster_ckpt.storage.stores.retry import Patience, retrying
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore, Scripted
 

@@ -6,11 +6,10 @@ from dagster_ckpt.errors import FencedError, StoreUnavailableError
 from dagster_ckpt.ids import EMPTY, Term, Version
 from dagster_ckpt.protocol.object_names import TRIMMED, manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.operations.rollback import roll_back
+from dagster_ckpt.storage.operations.manual_opening import roll_back
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.writer.opening import Takeover, open_manifest
-from dagster_ckpt.storage.writer.stream_writer import StreamWriter
-from dagster_ckpt.storage.writer.takeover_watch import TakeoverWatch
+from dagster_ckpt.storage.writer.stream_writer import StreamWriter, TakeoverWatch
 from tests.worlds.clock import StillClock
 from tests.worlds.faulty_store import Call, Fault, FaultyStore
 from tests.worlds.streams import a_store, an_edit, an_opening

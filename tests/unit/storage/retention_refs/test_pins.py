@@ -10,8 +10,8 @@ from dagster_ckpt.protocol.epochs.pin import Pin, encode_pin
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
 from dagster_ckpt.protocol.object_names import VERDICTS, pin_name, verdict_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import find_pin, is_kept, read_pins, remove_pin, write_pin
 from dagster_ckpt.storage.operations.fork import fork_stream
+from dagster_ckpt.storage.retention_refs.pins import find_pin, is_kept, read_pins, remove_pin, write_pin
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.writer.opening import check_can_go_back
 from tests.worlds.collected_stream import FOLDER, IMPATIENT, RETAINED, World

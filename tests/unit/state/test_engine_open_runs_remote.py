@@ -9,7 +9,7 @@ from dagster_ckpt.lsm.lookup.lookup import Answer, look_up
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.protocol.manifest.manifest import RunRef
-from dagster_ckpt.state.open_runs import OpenRuns
+from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.state.remote.remote_bytes import in_turn
 from dagster_ckpt.state.remote.run_cache import RunCache
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore

@@ -1,16 +1,22 @@
-"""The widths of integers in a run's file: as narrow as the values in it allow.
+"""How a run's file has the columns of its table: integers as narrow as their values allow, later columns not at all.
 
 Most counts, sums and numbers are far below the limits of their types. Each byte costs time to write, and to check when
 it is read.
+
+A column that a file lacks, since the file is older, is null in all rows, unless it can be made of one that the file has
+(`halves`). It is not made when the file is opened, whose bytes may not be fetched or checked yet. Until it is read, a
+struct around the other column stands in for it, with a field named after the column to be made. Code that takes,
+slices, checks or fetches rows handles the struct like any other column.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.missing_columns import is_stand_in, materialize
+from dagster_ckpt.halves import half_of, made_of
 from dagster_ckpt.widening import widens
 
 _NARROW = (pa.int8(), pa.int16(), pa.int32())
@@ -76,3 +82,19 @@ def _bytes_of(type_: pa.DataType) -> int:
         return -(-int(type_.bit_width) // 8)
     except ValueError:  # of variable width
         return _VARIABLE_BYTES
+
+
+def stand_in(name: str, there: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    """In place of the column `name`, where the file has the columns `there`. Reads no values."""
+    total = made_of(name, there)
+    return pa.nulls(rows) if total is None else pa.StructArray.from_arrays([total], names=[name])
+
+
+def is_stand_in(stored: pa.DataType, type_: pa.DataType) -> bool:
+    """Whether a column of `type_` stored like this is still to be made."""
+    return bool(pa.types.is_struct(stored) and pa.types.is_integer(type_))
+
+
+def materialize(stand_in: pa.StructArray) -> pa.Array:
+    """The column that it stands for, int64."""
+    return half_of(stand_in.type.field(0).name, stand_in.flatten()[0])

@@ -14,7 +14,7 @@ from dagster_ckpt.protocol.manifest.codec import encode_manifest
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, RunRef
 from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
-from dagster_ckpt.lsm.runs.bloom_filter import bloom_of
+from dagster_ckpt.lsm.runs.hash_index import bloom_of
 from dagster_ckpt.lsm.runs.run import run_of
 from dagster_ckpt.lsm.table import Hashes
 

@@ -5,8 +5,7 @@ import pytest
 
 from dagster_ckpt.errors import StoreUnavailableError
 from dagster_ckpt.state.io_pool import IoPool
-from dagster_ckpt.state.remote.parallel_reads import spread_over
-from dagster_ckpt.state.remote.remote_bytes import PAGE, FarBytes, FarTraffic, MemoryPlace
+from dagster_ckpt.state.remote.remote_bytes import PAGE, FarBytes, FarTraffic, MemoryPlace, spread_over
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.worlds.far_store import FarStore, Request
 

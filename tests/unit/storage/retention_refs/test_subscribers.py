@@ -18,11 +18,11 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, So
 from dagster_ckpt.protocol.object_names import folder_of, manifest_name, parse_manifest_name, pin_name, subscriber_name
 from dagster_ckpt.storage.chain import indexed_lists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
-from dagster_ckpt.storage.holders.pins import names_of_pins, write_pin
-from dagster_ckpt.storage.holders.subscribers import read_subscribers, subscribe, unsubscribe
-from dagster_ckpt.storage.holders.upstream_log import UpstreamLog
 from dagster_ckpt.storage.operations.collector import Collected, Collector
 from dagster_ckpt.storage.operations.fork import fork_stream
+from dagster_ckpt.storage.retention_refs.pins import names_of_pins, write_pin
+from dagster_ckpt.storage.retention_refs.subscribers import read_subscribers, subscribe, unsubscribe
+from dagster_ckpt.storage.retention_refs.upstream_log import UpstreamLog
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.lsm.lookup.layer_search import first_greater, first_not_less, probe_of
-from dagster_ckpt.lsm.runs.hash_directory import directory_of
+from dagster_ckpt.lsm.runs.hash_index import directory_of
 from dagster_ckpt.lsm.runs.run import run_of
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes
