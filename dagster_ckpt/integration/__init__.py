@@ -7,8 +7,7 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     sql/              `streaming_sql`: streams in SQL
     explain           `explain`: what an asset will keep, before it runs
     asset_options     what it takes, and what it refuses
-    step_asset        the asset that runs a step: op, signature and checks
-    streaming_assets  the asset's definition, with defaults for its resources
+    streaming_assets  the asset that runs a step: op, signature and checks, with defaults for its resources
     definitions       everything a code location needs, in one call
     declared/         what the user declares: options, resources, parameters
     step/             one step of a Dagster run: one stream opened, worked and closed

@@ -13,15 +13,14 @@ import dagster as dg
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.asset_options import AssetOptions, check_names, own_options
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, op_name_of
-from dagster_ckpt.integration.declared.function_source import check_source
+from dagster_ckpt.integration.declared.asset_inputs import upstream_ins
 from dagster_ckpt.integration.declared.parameters import read_parameters
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource
 from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
 from dagster_ckpt.integration.declared.stream_options import stream_options
-from dagster_ckpt.integration.declared.streaming_function import Function, StreamingFunction
-from dagster_ckpt.integration.declared.upstream_assets import upstream_ins
-from dagster_ckpt.integration.step_asset import step_asset
+from dagster_ckpt.integration.declared.streaming_function import Function, StreamingFunction, check_source
+from dagster_ckpt.integration.streaming_assets import step_asset
 from dagster_ckpt.quantities import Duration
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark.session import announce_settings

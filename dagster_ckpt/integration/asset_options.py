@@ -1,6 +1,6 @@
 """The options that `@streaming_asset` takes, and those it refuses, with the reason."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, TypedDict, cast
 
@@ -9,6 +9,9 @@ import dagster as dg
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.declared.recovery_policy import Recovery
 from dagster_ckpt.quantities import Duration
+
+Source = Callable[..., object]
+"""Makes of a Spark session a streaming DataFrame, or the `Stream` of a feed of changes."""
 
 REFUSED = {
     "partitions_def": "a stream needs no partitions: its epochs are its history",

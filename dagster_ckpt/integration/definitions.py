@@ -6,14 +6,15 @@ from pathlib import Path
 import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.integration.asset_options import Source
 from dagster_ckpt.integration.checks.check_jobs import check_definitions
 from dagster_ckpt.integration.checks.epoch_checks import EpochChecks
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, distinct_names
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource, uri_of
-from dagster_ckpt.integration.declared.stream_jobs import require_streaming
+from dagster_ckpt.integration.declared.streaming_function import require_streaming
 from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
 from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor, sensor_name_of
-from dagster_ckpt.integration.sql.streaming_sql import Source, streaming_sql
+from dagster_ckpt.integration.sql.streaming_sql import streaming_sql
 from dagster_ckpt.integration.streaming_assets import StreamingAssetsDefinition
 from dagster_ckpt.storage.stores.address import check_reach
 

@@ -19,7 +19,7 @@ from dagster_ckpt.integration.declared.stream_options import stream_options
 from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions, StreamingFunction, of_asset
 from dagster_ckpt.integration.events.epoch_metadata import Metadata
 from dagster_ckpt.integration.events.table_metadata import TablePlace
-from dagster_ckpt.integration.step_asset import step_asset
+from dagster_ckpt.integration.streaming_assets import step_asset
 from dagster_ckpt.quantities import Duration
 from dagster_ckpt.runtime.run_mode import Mode
 

@@ -39,7 +39,7 @@ from dagster_ckpt.integration import dagster_names
 from dagster_ckpt.integration.asset_options import REFUSED, SharedOptions
 from dagster_ckpt.integration.declared import parameters
 from dagster_ckpt.integration.declared.run_config import RESERVED, config_class
-from dagster_ckpt.integration.reading import aligned_inputs
+from dagster_ckpt.integration.reading import loaded_epochs
 from dagster_ckpt.integration.sql import properties
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.spark import batch_source
@@ -259,9 +259,9 @@ def test_the_run_tags_are_on_the_page() -> None:
 
 
 def test_the_metadata_of_an_input_is_on_the_page() -> None:
-    read_by_name = set(re.findall(r'plain_value\(.*?, "(\w+)"\)', inspect.getsource(aligned_inputs)))
+    read_by_name = set(re.findall(r'plain_value\(.*?, "(\w+)"\)', inspect.getsource(loaded_epochs)))
     shown = {name for name, _, _ in on_page("Inputs of an asset")}
-    assert shown == {*read_by_name, aligned_inputs.CONSISTENCY, parameters.STATIC}
+    assert shown == {*read_by_name, loaded_epochs.CONSISTENCY, parameters.STATIC}
 
 
 def test_the_options_that_dagster_has_and_a_stream_refuses_are_on_the_page() -> None:

@@ -145,8 +145,8 @@ def test_what_spark_or_the_plan_refuses_has_its_place(text: str, expected: str, 
 def test_options_of_a_source_may_be_environment_variables(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from dagster_ckpt.integration.sql.inputs import declared_source
     from dagster_ckpt.integration.sql.sql_file import SqlFile
-    from dagster_ckpt.integration.sql.sql_source import declared_source
     from dagster_ckpt.integration.sql.statements import SqlSourceView, declarations
 
     [view] = declarations(SqlFile("shop.sql", SOURCE))

@@ -3,6 +3,5 @@
 Reading order
 
     epoch_checks  which checks run, and when
-    check_jobs    a job for each stream's checks, with the sensor or schedule that launches it
-    named_epochs  a check's result names the epochs that it has read
+    check_jobs    a job for each stream's checks, with the sensor or schedule that launches it; results name epochs
 """

@@ -1,7 +1,11 @@
 """A job for each stream's checks, with the sensor or the schedule that launches it. The stream is not touched."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
@@ -9,10 +13,10 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.integration.checks.epoch_checks import EpochChecks, stream_key_of
-from dagster_ckpt.integration.checks.named_epochs import with_epochs_named
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
-from dagster_ckpt.integration.declared.stream_jobs import Job, require_streaming
+from dagster_ckpt.integration.declared.streaming_function import Job, require_streaming
+from dagster_ckpt.integration.reading.loaded_epochs import epochs_loaded_by
 from dagster_ckpt.integration.recovery.dagster_runs import UNFINISHED
 from dagster_ckpt.runtime.run_mode import Mode
 
@@ -123,3 +127,52 @@ def _evaluate(
     if context.instance.get_run_records(filters, limit=1):
         return dg.SensorResult(skip_reason="the last checks still run", cursor=context.cursor)
     return dg.SensorResult(run_requests=[dg.RunRequest()], cursor=str(epochs))
+
+
+def with_epochs_named(checks: dg.AssetChecksDefinition) -> dg.AssetChecksDefinition:
+    """The same checks. The metadata of their results gets `epoch`, or `epoch/<stream>` where they read several."""
+    op = checks.op
+    compute: Any = op.compute_fn  # what a decorator made of the user's function
+    named = dg.OpDefinition(
+        compute_fn=compute._replace(decorated_fn=_naming(compute.decorated_fn)),
+        name=op.name,
+        ins={each.name: dg.In.from_definition(each) for each in op.input_defs},
+        outs={each.name: dg.Out.from_definition(each) for each in op.output_defs},
+        description=op.description,
+        config_schema=op.config_schema,
+        required_resource_keys=op.required_resource_keys,
+        tags=op.tags,
+        retry_policy=op.retry_policy,
+        pool=op.pool,
+    )
+    with warnings.catch_warnings():
+        # Dagster includes its beta attributes, and warns any caller who passes them on.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return type(checks)(**{**checks.get_attributes_dict(), "node_def": named})
+
+
+def _naming(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def check(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        return (_with_name(each) for each in result) if inspect.isgenerator(result) else _with_name(result)
+
+    return check
+
+
+def _with_name(result: Any) -> Any:
+    if not isinstance(result, dg.AssetCheckResult):
+        return result
+    epochs = _epochs()
+    labels = {"epoch" if len(epochs) == 1 else f"epoch/{stream}": epoch for stream, epoch in epochs.items()}
+    metadata = {label: dg.MetadataValue.int(epoch) for label, epoch in labels.items()}
+    return result._replace(metadata={**metadata, **result.metadata})
+
+
+def _epochs() -> dict[str, int]:
+    try:
+        context = dg.OpExecutionContext.get()
+    except dg.DagsterInvariantViolationError:
+        return {}  # called directly, in a test
+    return epochs_loaded_by(context.run.run_id, str(context.op_handle))

@@ -8,11 +8,8 @@ Reading order
     sources                  what a stream reads: a format of Spark's, another stream, or a Python function
     destinations             where a delivery goes, by the fields of its class
     steps                    the steps of a stream, in their order
-    aggregates               the aggregates of a step
-    over_functions           the functions of the step `over`
-    named_functions          what both have in common: a function's name with its column, and its options
-    check_schedules          checks of the stream's table, and when they run
-    run_attributes           how streams run: attributes of several components
+    functions                the functions of a step: its aggregates, and those of `over`
+    run_attributes           how streams run and what checks them: attributes of several components
     shared_resources         the resources, one object for all components of a project
     templates                texts with Jinja templates, which stay texts
     attribute_schema         the JSON schema of the attributes, with errors that lead to the place

@@ -11,8 +11,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
-from dagster_ckpt.integration.component.aggregates import Aggregations
-from dagster_ckpt.integration.component.over_functions import OverFunctions
+from dagster_ckpt.integration.component.functions import Aggregations, OverFunctions
 from dagster_ckpt.integration.component.templates import render_all, text, texts, texts_by_name
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.shared.window_kinds import Window, hopping, session, tumbling

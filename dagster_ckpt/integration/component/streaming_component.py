@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.asset import streaming_asset
 from dagster_ckpt.integration.component.attribute_schema import with_exact_schema
-from dagster_ckpt.integration.component.check_schedules import StreamChecks
 from dagster_ckpt.integration.component.run_attributes import (
     Autostart,
     CheckpointInterval,
@@ -16,6 +15,7 @@ from dagster_ckpt.integration.component.run_attributes import (
     Moved,
     RunFor,
     Shards,
+    StreamChecks,
 )
 from dagster_ckpt.integration.component.scaffolder import StreamingComponentScaffolder
 from dagster_ckpt.integration.component.shared_resources import ProjectCheckpoints, ProjectSpark, ProjectState

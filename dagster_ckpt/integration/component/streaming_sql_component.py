@@ -6,7 +6,6 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagster_ckpt.integration.component.attribute_schema import with_exact_schema
-from dagster_ckpt.integration.component.check_schedules import StreamChecks
 from dagster_ckpt.integration.component.run_attributes import (
     Autostart,
     CheckpointInterval,
@@ -14,6 +13,7 @@ from dagster_ckpt.integration.component.run_attributes import (
     Moved,
     RunFor,
     Shards,
+    StreamChecks,
 )
 from dagster_ckpt.integration.component.scaffolder import StreamingSqlComponentScaffolder
 from dagster_ckpt.integration.component.shared_resources import ProjectCheckpoints, ProjectSpark, ProjectState

@@ -7,7 +7,6 @@ Reading order
     epoch_metadata    an epoch as Dagster metadata, and what each of several steps did in it
     table_metadata    the stream's table as Dagster metadata
     recoveries        which Dagster runs replaced others, and why
-    rebuild_report    how far a rebuild is
     outdated_changes  whether changes of a table elsewhere are applied
     awaited_input     what a stream without an epoch waits for
 """

@@ -3,7 +3,6 @@
 Reading order
 
     io_manager       any asset loads a stream's table
-    aligned_inputs   inputs that come from one cut
-    loaded_epochs    which epochs a step has loaded
+    loaded_epochs    which epochs a step has loaded, and inputs that come from one cut
     late_rows_asset  late rows as an asset
 """

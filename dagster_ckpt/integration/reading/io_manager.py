@@ -12,9 +12,8 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
-from dagster_ckpt.integration.reading.aligned_inputs import cut_of, is_aligned, plain_value
 from dagster_ckpt.integration.reading.late_rows_asset import stream_of_late_key
-from dagster_ckpt.integration.reading.loaded_epochs import remember_loaded
+from dagster_ckpt.integration.reading.loaded_epochs import cut_of, is_aligned, plain_value, remember_loaded
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.spark_reader import SparkReader

@@ -6,7 +6,7 @@ import dagster as dg
 
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY
-from dagster_ckpt.integration.declared.stream_jobs import require_streaming
+from dagster_ckpt.integration.declared.streaming_function import require_streaming
 from dagster_ckpt.operators.shared.late_rows import stored_late_tables
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 

@@ -26,7 +26,7 @@ from dagster_ckpt.integration.dagster_names import (
     stream_name_of,
 )
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
-from dagster_ckpt.integration.declared.stream_jobs import require_streaming, streaming_job
+from dagster_ckpt.integration.declared.streaming_function import require_streaming, streaming_job
 from dagster_ckpt.integration.recovery.crash_loop_check import (
     evaluation_failed,
     evaluation_stuck,

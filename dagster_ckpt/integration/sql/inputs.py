@@ -1,16 +1,20 @@
 """What a table reads, by the names in its query: other tables, views, sources, assets, tables of Spark's catalog."""
 
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
+from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.errors import did_you_mean
+from dagster_ckpt.integration.asset_options import Source
+from dagster_ckpt.integration.declared.file_formats import NEED_SCHEMA, is_absolute
 from dagster_ckpt.integration.sql.project import Project
 from dagster_ckpt.integration.sql.reads import TableRead, reads_of
-from dagster_ckpt.integration.sql.sql_source import declared_source
 from dagster_ckpt.integration.sql.statements import SqlSourceView, SqlTable, SqlView, StatementKind
-from dagster_ckpt.integration.sql.streaming_sql import Source
+from dagster_ckpt.runtime.declared.sources import DeclaredSource, source
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +172,45 @@ def check_no_circle(reads: Mapping[str, Iterable[str]], tables: Sequence[SqlTabl
     if left:
         first = next(table for table in tables if table.name in left)
         raise first.place.error("tables read each other in a circle: break it.", tables=sorted(left))
+
+
+_VARIABLE = re.compile(r"\$\{env:([^}]+)\}")
+"""As Spark writes an environment variable in SQL."""
+
+
+def declared_source(view: SqlSourceView) -> DeclaredSource:
+    """The source, under the name of the view, for `run_batches` too. It is unbounded.
+
+    Raises `InvalidPipelineError` for what Spark would refuse when the stream starts.
+    """
+    path = next((value for name, value in view.options.items() if name.lower() == "path"), None)
+    if view.format.lower() in NEED_SCHEMA and not (path and view.schema):
+        raise view.place.error(
+            "files need columns and a path: CREATE TEMPORARY VIEW name (id BIGINT, ...) USING parquet OPTIONS "
+            "(path '/data/orders').",
+            source=view.name,
+        )
+    if path is not None and not is_absolute(path) and not _VARIABLE.match(path):
+        raise view.place.error(
+            "a relative path would depend on where a process was started: write it in full, as a URL, or from an "
+            f"environment variable: '${{env:DATA}}/{path}'.",
+            source=view.name,
+            path=path,
+        )
+
+    def read(spark: SparkSession) -> DataFrame:
+        options = {name: _with_variables(value, view) for name, value in view.options.items()}
+        reader = spark.readStream.format(view.format).options(**options)
+        if view.schema is not None:
+            reader = reader.schema(view.schema)
+        return reader.load()
+
+    return source(view.name, read)
+
+
+def _with_variables(text: str, view: SqlSourceView) -> str:
+    """The text with environment variables in place of their names. They are read when the stream starts."""
+    for name in _VARIABLE.findall(text):
+        if name not in os.environ:
+            raise view.place.error("this environment variable is not set: set it.", variable=name, source=view.name)
+    return _VARIABLE.sub(lambda found: os.environ[found[1]], text)

@@ -10,13 +10,12 @@ import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.asset import streaming_asset
-from dagster_ckpt.integration.asset_options import SharedOptions
+from dagster_ckpt.integration.asset_options import SharedOptions, Source
 from dagster_ckpt.integration.sql.inputs import Inputs, Outside, check_no_circle, inputs_of
 from dagster_ckpt.integration.sql.project import Project, files_of
 from dagster_ckpt.integration.sql.properties import Properties, read_properties
 from dagster_ckpt.integration.sql.query import SparkText, asset_ins, streaming_function
 from dagster_ckpt.integration.sql.statements import SqlSourceView, SqlTable
-from dagster_ckpt.integration.sql.streaming_sql import Source
 
 _MERGED = ("metadata", "tags", "run_tags")
 """Options by name, of which a table adds its own to those that all have."""

@@ -3,17 +3,14 @@
 Nothing here loads sqlglot before it is called: Dagster's tools load all public names of a package.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
 import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.asset_options import SharedOptions
-
-Source = Callable[..., object]
-"""Makes of a Spark session a streaming DataFrame, or the `Stream` of a feed of changes."""
+from dagster_ckpt.integration.asset_options import SharedOptions, Source
 
 
 def streaming_sql(

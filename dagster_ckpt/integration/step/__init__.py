@@ -7,7 +7,7 @@ Reading order
     workload        what it runs: a stream, or a delivery
     reported_run    the run of it, reported to Dagster
     turns           which streams a Dagster run works on, one after another
-    stream_rebuild  a run that rebuilds its stream first
+    stream_rebuild  a run that rebuilds its stream first, and reports how far it is
     already_live    a run beside a live one of the same stream
     lost_epochs     a store that lacks what Dagster has shown
     run_watch       whether Dagster still wants the run

@@ -1,16 +1,17 @@
 """A run that rebuilds its stream first, where its run config says so."""
 
+from collections.abc import Callable
 from functools import partial
 
 import dagster as dg
 
+from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.dagster_names import rebuild_request
-from dagster_ckpt.integration.events.rebuild_report import RebuildReport
 from dagster_ckpt.integration.step.run_watch import RunWatch, Stop
 from dagster_ckpt.integration.step.stream_step import StreamStep
 from dagster_ckpt.integration.step.workload import stream_job, user_stream
-from dagster_ckpt.runtime.driver.rebuild import RebuildHooks, rebuild
+from dagster_ckpt.runtime.driver.rebuild import Progress, RebuildHooks, rebuild
 from dagster_ckpt.storage.leases.heartbeat import Pulse
 
 
@@ -35,3 +36,55 @@ def rebuild_stream(step: StreamStep, pulse: Pulse) -> None:
     make, version = partial(user_stream, step), step.code_version or ""
     if not rebuild(job, make, request, pace, hooks, step.clock, version):
         raise dg.DagsterExecutionInterruptedError
+
+
+LOGGED_EVERY_MS = 10_000
+OBSERVED_EVERY_MS = 60_000
+
+
+class RebuildReport:
+    """Reports the progress of one rebuild, the first at once. `log` takes a line, `log_event` an event of the asset."""
+
+    def __init__(
+        self,
+        key: dg.AssetKey,
+        clock: Clock,
+        log: Callable[[str], None],
+        log_event: Callable[[dg.AssetObservation], None],
+    ) -> None:
+        self._key = key
+        self._clock = clock
+        self._log = log
+        self._log_event = log_event
+        self._logged_ms: int | None = None
+        self._observed_ms: int | None = None
+
+    def progress(self, progress: Progress) -> None:
+        """Report it, where the last report was some time ago."""
+        now_ms = self._clock.monotonic_ms()
+        if self._logged_ms is None or now_ms - self._logged_ms >= LOGGED_EVERY_MS:
+            self._logged_ms = now_ms
+            self._log(text_of(progress))
+        if self._observed_ms is None or now_ms - self._observed_ms >= OBSERVED_EVERY_MS:
+            self._observed_ms = now_ms
+            self._log_event(self._observation(progress))
+
+    def _observation(self, progress: Progress) -> dg.AssetObservation:
+        metadata = {
+            "rebuild_epoch": dg.MetadataValue.int(progress.epoch),
+            "rebuild_rows": dg.MetadataValue.int(progress.rows),
+        }
+        return dg.AssetObservation(asset_key=self._key, description=text_of(progress), metadata=metadata)
+
+
+def text_of(progress: Progress) -> str:
+    """The progress in a line."""
+    text = f"Rebuilding as {progress.beside}: epoch {progress.epoch}, {progress.rows:,} rows read"
+    if progress.lag is None:
+        return f"{text}."
+    if progress.lag.is_caught_up:
+        return f"{text}, caught up."
+    waiting = progress.lag.waiting
+    counts = {"files": waiting.files, "rows": waiting.rows, "epochs": waiting.epochs}
+    left = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count is not None)
+    return f"{text}, {left} to go." if left else f"{text}."

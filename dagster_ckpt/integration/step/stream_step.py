@@ -17,7 +17,7 @@ from dagster_ckpt.integration.dagster_names import (
     STREAM_TAG,
     stream_name_of,
 )
-from dagster_ckpt.integration.declared.ordinary_inputs import versions_of_inputs
+from dagster_ckpt.integration.declared.asset_inputs import versions_of_inputs
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource, uri_of
 from dagster_ckpt.integration.declared.run_config import RunChoice, op_config, read_choice
 from dagster_ckpt.integration.declared.streaming_function import StreamingFunction

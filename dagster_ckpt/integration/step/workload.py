@@ -11,11 +11,10 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.delivery.delivery_run import DeliveryJob, run_delivery
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.dagster_names import stream_name_of
-from dagster_ckpt.integration.declared.ordinary_inputs import read_inputs
+from dagster_ckpt.integration.declared.asset_inputs import read_inputs, read_upstreams
 from dagster_ckpt.integration.declared.resources import spark_session
 from dagster_ckpt.integration.declared.stream_options import StreamOptions
 from dagster_ckpt.integration.declared.streaming_function import DeliveryOptions
-from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
 from dagster_ckpt.integration.events.epoch_metadata import Metadata
 from dagster_ckpt.integration.step.stream_step import StreamStep
 from dagster_ckpt.operators.column_lineage import Work

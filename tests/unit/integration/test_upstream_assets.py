@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt import InvalidPipelineError, Stream, streaming_asset
+from dagster_ckpt.integration.declared.asset_inputs import read_upstreams
 from dagster_ckpt.integration.declared.parameters import read_parameters
-from dagster_ckpt.integration.declared.upstream_assets import read_upstreams
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.worlds.clock import StillClock

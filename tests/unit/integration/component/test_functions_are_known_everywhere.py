@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.component.aggregates import AggregateAttributes, aggregation_of
+from dagster_ckpt.integration.component.functions import AggregateAttributes, aggregation_of
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregates import spec
 from dagster_ckpt.operators.aggregates.aggregation import NOW, Aggregation

@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from dagster_ckpt import InvalidPipelineError, Stream, agg, hopping, over, session, tumbling
-from dagster_ckpt.integration.component.aggregates import aggregation_of
-from dagster_ckpt.integration.component.over_functions import OverAttributes, function_of
+from dagster_ckpt.integration.component.functions import OverAttributes, aggregation_of, function_of
 from dagster_ckpt.integration.component.steps import Step, apply_steps, check_steps
 from dagster_ckpt.integration.component.streaming_component import StreamingComponent
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
