@@ -39,7 +39,7 @@ class KindAtWork:
     """A stream of this kind in a store of its own, after `fill` epochs."""
 
     def __init__(self, kind: Kind, folder: Path, fill: int = _FILL) -> None:
-        stream = kind.stream().mirrored()
+        stream = kind.stream().with_mirror()
         [operator] = build_dataflow("kind", stream, [()] * kind.inputs).operators
         self._kind, self._pipeline, self._epoch = kind, operator.pipeline, 0
         address = StoreAddress(folder.as_uri())

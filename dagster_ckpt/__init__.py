@@ -24,7 +24,7 @@ Beneath all layers
     quantities    durations and sizes as users write them
     errors        every error that a user can see
     nullability   what a nested type allows to be null
-    halves        an integer total in one column of state, or in two
+    split_totals        an integer total in one column of state, or in two
     widening      which type a column may get while older rows stay readable
     ids           kinds of numbers: epoch, version, term, shard
 """

@@ -77,7 +77,7 @@ class PlayedStream:
             table=TableMetadata(TablePlace(f"{self.url}/{self.name}")),
         )
         self._events = EpochEvents(log, EVENT_INTERVAL_MS, self._clock)
-        self._events.opened(self._manifest)
+        self._events.on_open(self._manifest)
 
     @property
     def _manifest(self) -> Manifest:
@@ -94,11 +94,11 @@ class PlayedStream:
         last = before.sources[0].current if before.sources else None
         position = SourcePosition(self._source, f'{{"logOffset":{batch}}}', last)
         self._writer.commit(EpochEdit(acks, (position,), batch_id=batch, epoch_ms=420, interval_ms=10_000))
-        self._events.committed(CommittedEpoch(self._manifest, 12, 420, {"keys_touched": 400}))
+        self._events.on_commit(CommittedEpoch(self._manifest, 12, 420, {"keys_touched": 400}))
 
     def measured(self) -> None:
         """The lag is measured, and nothing waits."""
-        self._events.measured(Lag(self._clock.now_ms(), SourceLag(files=0, file_bytes=0)))
+        self._events.on_lag(Lag(self._clock.now_ms(), SourceLag(files=0, file_bytes=0)))
 
     def idle(self) -> None:
         """What the stream's driver calls between two epochs."""

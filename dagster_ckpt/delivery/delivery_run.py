@@ -44,9 +44,9 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, UpstreamPosition, decode
 from dagster_ckpt.protocol.manifest.manifest import DELIVERY, InputSpec, Pipeline, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.declared.sources import StreamSource
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, JobOptions, JobResult
-from dagster_ckpt.runtime.driver.terms import RETRIED, TICK_MS, Run, Terms, run_terms
+from dagster_ckpt.runtime.driver.terms import RETRIED, TICK_MS, RunContext, Terms, run_terms
 from dagster_ckpt.runtime.lag.lag import Lag, LagGauge
 from dagster_ckpt.runtime.lag.source_lags import UpstreamWatch
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
@@ -98,7 +98,7 @@ def run_delivery(job: DeliveryJob, hooks: JobHooks, clock: Clock) -> JobResult:
     newest = log.await_open(OPEN_WAIT_MS if job.options.mode is Mode.CONTINUOUS else 0)
     table = delivered_table(job.stream, newest.pipeline, job.mode, job.schema_changes)
     job.destination.check(table)
-    run = Run.begin(job.asset, job.options, hooks, clock)
+    run = RunContext.begin(job.asset, job.options, hooks, clock)
     opening = job.opening(_pipeline(job, table))
     rows = DeliveryRows(root, upstream, log, table, job.epochs_max)
     own = ManifestChain(store, clock)
@@ -120,7 +120,7 @@ class _DeliveryWork:
         # What the run delivers at most; None: all that comes.
         self._until = rows.log.newest().epoch if job.options.mode is Mode.AVAILABLE_NOW else None
         self._there: str | None = None  # the destination's position
-        source = Source(_identity(job.stream), 0, (0,), reads_files=False)
+        source = StreamSource(_identity(job.stream), 0, (0,), reads_files=False)
         self._upstreams = Upstreams(job.asset, [source], rows.root, own)
         self._gauge = LagGauge(job.asset, self._lag, self._hooks.on_lag, job.options.lag_interval_ms)
         self._gauge.begin()
@@ -242,7 +242,7 @@ class _DeliveryWork:
         self._pulse.sign()
         epoch = CommittedEpoch(self._writer.manifest, commit_ms, milliseconds + commit_ms, {"epochs": step.epochs})
         self._hooks.on_commit(epoch)
-        self._upstreams.committed(self._writer.manifest)
+        self._upstreams.on_commit(self._writer.manifest)
         return step.until
 
     def _commit(self, position: UpstreamPosition, rows: int, milliseconds: int, table_rows: int | None) -> int:

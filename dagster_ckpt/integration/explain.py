@@ -24,7 +24,7 @@ from dagster_ckpt.runtime.declared.primary_key import with_primary_key
 from dagster_ckpt.runtime.declared.sources import Reader
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.stream_checks import planned
+from dagster_ckpt.runtime.driver.stream_checks import plan_stream
 from dagster_ckpt.runtime.plans.direct_call import call_directly, local_session, stream_of_rows
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.no_max_file_age_session import NoMaxFileAgeSession
@@ -71,7 +71,7 @@ def explain(
             raise InvalidPipelineError(
                 f"the asset has no declared source and no upstream of this name. names={sorted(unread)}"
             )
-        pipeline = planned(name, stream).dataflow.pipeline
+        pipeline = plan_stream(name, stream).dataflow.pipeline
         named = {f"file:{path}": source for path, source in session.made.values()}  # as Spark spells it
         found = explain_pipeline(
             replace(

@@ -4,9 +4,9 @@ Most counts, sums and numbers are far below the limits of their types. Each byte
 it is read.
 
 A column that a file lacks, since the file is older, is null in all rows, unless it can be made of one that the file has
-(`halves`). It is not made when the file is opened, whose bytes may not be fetched or checked yet. Until it is read, a
-struct around the other column stands in for it, with a field named after the column to be made. Code that takes,
-slices, checks or fetches rows handles the struct like any other column.
+(`split_totals`). It is not made when the file is opened, whose bytes may not be fetched or checked yet. Until it is
+read, a struct around the other column stands in for it, with a field named after the column to be made. Code that
+takes, slices, checks or fetches rows handles the struct like any other column.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.halves import half_of, made_of
+from dagster_ckpt.split_totals import full_total_for, half_of
 from dagster_ckpt.widening import widens
 
 _NARROW = (pa.int8(), pa.int16(), pa.int32())
@@ -86,7 +86,7 @@ def _bytes_of(type_: pa.DataType) -> int:
 
 def stand_in(name: str, there: Mapping[str, pa.Array], rows: int) -> pa.Array:
     """In place of the column `name`, where the file has the columns `there`. Reads no values."""
-    total = made_of(name, there)
+    total = full_total_for(name, there)
     return pa.nulls(rows) if total is None else pa.StructArray.from_arrays([total], names=[name])
 
 

@@ -62,7 +62,7 @@ def run_batches(
     """
     with tempfile.TemporaryDirectory(prefix="dagster-ckpt-test-") as folder:
         root = Path(folder)
-        session = _BatchSession.beside(open_session(spark or local_session()), _dropped(root, batches))
+        session = _BatchSession.beside(open_session(spark or local_session()), _write_batches(root, batches))
         function, primary_key = _function_of(asset)
         stream = call_directly(function.__name__, function, session, arguments or {}, _Tables(session, keys or {}))
         stream = with_primary_key(stream, primary_key)
@@ -118,7 +118,7 @@ class _BatchSession(NoMaxFileAgeSession):
         return self.readStream.schema(schema).option("maxFilesPerTrigger", "1").parquet(str(folder))
 
 
-def _dropped(root: Path, batches: Batches) -> dict[str, Path]:
+def _write_batches(root: Path, batches: Batches) -> dict[str, Path]:
     """Each source's tables as Parquet files in a separate folder, in order."""
     folders = {}
     for index, (name, tables) in enumerate(batches.items()):

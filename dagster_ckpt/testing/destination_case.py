@@ -75,5 +75,5 @@ class DestinationCase:
             pytest.skip("this destination only supports tables with a key")
         return destination
 
-    def found(self, destination: Destination) -> list[Row]:
+    def sorted_rows(self, destination: Destination) -> list[Row]:
         return sorted(self.rows(destination), key=repr)

@@ -19,7 +19,7 @@ from dagster_ckpt.delivery.destination import DeliveryMode, Destination, Destina
 from dagster_ckpt.errors import CheckpointError
 from dagster_ckpt.protocol.change_columns import DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE
 from dagster_ckpt.testing.destination_case import APPENDED, UPSERTED, DestinationCase, Row, added, changed
-from dagster_ckpt.testing.failing_calls import PROTOCOL, Calls, FailingDestination, killed_for_real, outside_through
+from dagster_ckpt.testing.failing_calls import PROTOCOL, Calls, FailingDestination, kill_this_process, outside_through
 
 _A_PROCESS_S = 60
 TABLES = {DeliveryMode.APPEND: APPENDED, DeliveryMode.UPSERT: UPSERTED}
@@ -86,7 +86,7 @@ def _deliver(destination: Destination, mode: DeliveryMode, calls: Calls, outside
 
 
 def _deliver_and_die(destination: Destination, mode: DeliveryMode, number: int, outside: Sequence[str]) -> None:
-    _deliver(destination, mode, Calls(number, fail=killed_for_real), outside)
+    _deliver(destination, mode, Calls(number, fail=kill_this_process), outside)
 
 
 class DestinationFaults(DestinationCase):
@@ -101,7 +101,7 @@ class DestinationFaults(DestinationCase):
 
     def test_no_row_is_lost_or_doubled_by_a_kill_at_any_call(self, mode: DeliveryMode, tmp_path: Path) -> None:
         for cut in self._cuts(mode, tmp_path / "whole"):
-            destination, calls = self._made(tmp_path / cut.folder), Calls(cut.number, cut.after)
+            destination, calls = self._make_in(tmp_path / cut.folder), Calls(cut.number, cut.after)
             assert not self._lives(destination, mode, calls), cut
             self._judge(destination, mode, calls, f"killed {cut}")
 
@@ -118,7 +118,7 @@ class DestinationFaults(DestinationCase):
         processes = multiprocessing.get_context("forkserver")
         processes.set_forkserver_preload([__name__])
         for cut in (cut for cut in cuts if begin <= cut.number < end and not cut.after):
-            destination = self._made(tmp_path / cut.folder)
+            destination = self._make_in(tmp_path / cut.folder)
             process = processes.Process(target=_deliver_and_die, args=(destination, mode, cut.number, self.outside))
             process.start()
             process.join(_A_PROCESS_S)
@@ -127,14 +127,14 @@ class DestinationFaults(DestinationCase):
             self._judge(destination, mode, Calls(positions=["1"]), f"killed {cut}")
 
     def test_no_row_is_lost_or_doubled_by_a_lost_reply_of_any_call(self, mode: DeliveryMode, tmp_path: Path) -> None:
-        def lost() -> None:
+        def lose_reply() -> None:
             raise self.no_reply()
 
         for cut in self._cuts(mode, tmp_path / "whole"):
             # If the calls to the outside are known, their lost replies cover those of the protocol's calls.
             if cut.name in PROTOCOL and (self.outside or cut.name != "apply"):
                 continue
-            destination, calls = self._made(tmp_path / cut.folder), Calls(cut.number, cut.after, lost)
+            destination, calls = self._make_in(tmp_path / cut.folder), Calls(cut.number, cut.after, lose_reply)
             # After this error a delivery opens the destination again. Any other error would end it.
             with suppress(DestinationUnavailableError):
                 _deliver(destination, mode, calls, self.outside)
@@ -147,7 +147,7 @@ class DestinationFaults(DestinationCase):
         for cut in self._cuts(mode, tmp_path / "whole"):
             if cut.after:  # the same as before the next call
                 continue
-            destination = self._made(tmp_path / cut.folder)
+            destination = self._make_in(tmp_path / cut.folder)
 
             def overtaken(destination: Destination = destination) -> None:
                 # The suspended process may hold a lock that this one needs.
@@ -171,15 +171,15 @@ class DestinationFaults(DestinationCase):
                 with destination.open("one", TABLES[mode]) as session:
                     session.apply(step.transaction(after))
             self.maintain(destination)
-            assert self.found(destination) == list(step.rows), step.until
+            assert self.sorted_rows(destination) == list(step.rows), step.until
             assert self._position(destination, mode) == step.until
             after = step.until
 
     def _cuts(self, mode: DeliveryMode, folder: Path) -> list[_Cut]:
         """Where a process can fail: the calls of one that does not."""
-        destination, calls = self._made(folder), Calls()
+        destination, calls = self._make_in(folder), Calls()
         _deliver(destination, mode, calls, self.outside)
-        assert self.found(destination) == list(_steps(mode)[-1].rows)
+        assert self.sorted_rows(destination) == list(_steps(mode)[-1].rows)
         if self.outside:
             assert set(calls.names) > set(PROTOCOL), f"none of these calls was made: {self.outside}"
         numbered = list(enumerate(calls.names))
@@ -203,17 +203,17 @@ class DestinationFaults(DestinationCase):
         with destination.open("one", TABLES[mode]) as session:
             done = positions.index(session.position)
             assert (session.position or "") >= max(calls.positions, default=""), f"{what}: {done} of {calls.positions}"
-            found = self.found(destination)
+            found = self.sorted_rows(destination)
             assert found == rows[done], f"{what}: at position {session.position} it has {found}"
             for after, step in zip(positions[done:], steps[done:], strict=False):
                 session.apply(step.transaction(after))
-        found = self.found(destination)
+        found = self.sorted_rows(destination)
         assert found == rows[-1], f"{what}: in the end it has {found}"
 
     def _position(self, destination: Destination, mode: DeliveryMode) -> str | None:
         with destination.open("one", TABLES[mode]) as session:
             return session.position
 
-    def _made(self, folder: Path) -> Destination:
+    def _make_in(self, folder: Path) -> Destination:
         folder.mkdir()
         return self.make(folder)

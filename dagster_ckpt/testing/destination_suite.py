@@ -42,16 +42,16 @@ class DestinationSuite(DestinationFaults):
             assert session.position is None
             session.apply(Transaction(None, "1", added(("UA", 1), ("AA", 2))))
             session.apply(Transaction("1", "2", added(("UA", 1))))
-        assert self.found(appends) == [("AA", 2), ("UA", 1), ("UA", 1)]
+        assert self.sorted_rows(appends) == [("AA", 2), ("UA", 1), ("UA", 1)]
         with appends.open("one", APPENDED) as session:
             assert session.position == "2"
             session.apply(Transaction("2", "3", added(("DL", None))))
-        assert self.found(appends) == [("AA", 2), ("DL", None), ("UA", 1), ("UA", 1)]
+        assert self.sorted_rows(appends) == [("AA", 2), ("DL", None), ("UA", 1), ("UA", 1)]
 
     def test_a_transaction_without_rows_moves_the_position(self, appends: Destination) -> None:
         with appends.open("one", APPENDED) as session:
             session.apply(Transaction(None, "1", iter(())))
-        assert self.found(appends) == []
+        assert self.sorted_rows(appends) == []
         with appends.open("one", APPENDED) as session:
             assert session.position == "1"
 
@@ -68,46 +68,46 @@ class DestinationSuite(DestinationFaults):
                 (INSERT, ("B6", 1)),
             )
             session.apply(Transaction("1", "2", second))
-        assert self.found(upserts) == [("B6", 1), ("DL", None), ("UA", 7), (None, 6)]
+        assert self.sorted_rows(upserts) == [("B6", 1), ("DL", None), ("UA", 7), (None, 6)]
         with upserts.open("one", UPSERTED) as session:
             session.apply(Transaction("2", "3", changed((DELETE, (None, 6)), (DELETE, ("DL", None)))))
-        assert self.found(upserts) == [("B6", 1), ("UA", 7)]
+        assert self.sorted_rows(upserts) == [("B6", 1), ("UA", 7)]
 
     def test_a_replacement_leaves_only_its_rows(self, upserts: Destination) -> None:
         with upserts.open("one", UPSERTED) as session:
             session.apply(Transaction(None, "1", changed((INSERT, ("UA", 1)), (INSERT, ("AA", 2)))))
             session.apply(Transaction("1", "2", changed((INSERT, ("AA", 3)), (INSERT, (None, 1))), replaces=True))
-        assert self.found(upserts) == [("AA", 3), (None, 1)]
+        assert self.sorted_rows(upserts) == [("AA", 3), (None, 1)]
 
     def test_a_session_that_was_opened_earlier_cannot_commit(self, appends: Destination) -> None:
         with appends.open("one", APPENDED) as zombie:
             zombie.apply(Transaction(None, "1", added(("UA", 1))))
             with appends.open("one", APPENDED) as session:
                 assert session.position == "1"
-                self._refused(zombie, Transaction("1", "2", added(("UA", 2))))
+                self._refuse(zombie, Transaction("1", "2", added(("UA", 2))))
                 session.apply(Transaction("1", "2", added(("UA", 3))))
-        assert self.found(appends) == [("UA", 1), ("UA", 3)]
+        assert self.sorted_rows(appends) == [("UA", 1), ("UA", 3)]
 
     def test_a_transaction_that_builds_on_another_position_is_refused(self, appends: Destination) -> None:
         with appends.open("one", APPENDED) as session:
             session.apply(Transaction(None, "1", added(("UA", 1))))
         for after in (None, "0", "2"):
             with appends.open("one", APPENDED) as session:
-                self._refused(session, Transaction(after, "2", added(("UA", 2))))
-        assert self.found(appends) == [("UA", 1)]
+                self._refuse(session, Transaction(after, "2", added(("UA", 2))))
+        assert self.sorted_rows(appends) == [("UA", 1)]
 
     def test_rows_that_cannot_be_read_leave_nothing(self, appends: Destination) -> None:
-        def broken() -> Iterator[pa.RecordBatch]:
+        def break_off() -> Iterator[pa.RecordBatch]:
             yield from added(("UA", 1), ("AA", 1))
             raise CheckpointError("a file of the stream is damaged")
 
         with appends.open("one", APPENDED) as session, pytest.raises(CheckpointError):
-            session.apply(Transaction(None, "1", broken()))
-        assert self.found(appends) == []
+            session.apply(Transaction(None, "1", break_off()))
+        assert self.sorted_rows(appends) == []
         with appends.open("one", APPENDED) as session:
             assert session.position is None
             session.apply(Transaction(None, "1", added(("UA", 1))))
-        assert self.found(appends) == [("UA", 1)]
+        assert self.sorted_rows(appends) == [("UA", 1)]
 
     def test_two_deliveries_at_once_have_one_winner(self, appends: Destination) -> None:
         position: str | None = None
@@ -123,9 +123,9 @@ class DestinationSuite(DestinationFaults):
             session.apply(Transaction(None, "1", added(("UA", 1))))
         with pytest.raises(InvalidPipelineError), appends.open("two", APPENDED):
             raise AssertionError("it must not open")
-        assert self.found(appends) == [("UA", 1)]
+        assert self.sorted_rows(appends) == [("UA", 1)]
 
-    def _refused(self, session: Session, transaction: Transaction) -> None:
+    def _refuse(self, session: Session, transaction: Transaction) -> None:
         with pytest.raises(PositionMovedError):
             session.apply(transaction)
 

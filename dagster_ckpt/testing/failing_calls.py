@@ -63,11 +63,11 @@ class Calls:
     def through(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, with each use counted as a call."""
 
-        def called(*arguments: Any, **options: Any) -> Any:
+        def call_through(*arguments: Any, **options: Any) -> Any:
             with self.call(name):
                 return function(*arguments, **options)
 
-        return called
+        return call_through
 
     def _fail(self) -> None:
         self.failed = True
@@ -81,7 +81,7 @@ class Calls:
             self._in_fail = False
 
 
-def killed_for_real() -> None:
+def kill_this_process() -> None:
     """End this process as `kill -9` does."""
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -97,7 +97,7 @@ def outside_through(calls: Calls, outside: Sequence[str]) -> Iterator[None]:
         for place in outside:
             maker, _, method = place.partition("().")
             name = place.rpartition(":")[2]
-            wrap = partial(_counted, calls, name, method) if method else partial(calls.through, name)
+            wrap = partial(_count_calls, calls, name, method) if method else partial(calls.through, name)
             _replace(replaced, maker, wrap)
         yield
 
@@ -111,11 +111,11 @@ def _replace(replaced: ExitStack, place: str, wrap: Callable[[Callable[..., Any]
     replaced.enter_context(patch.object(owner, name, staticmethod(function) if static else function))
 
 
-def _counted(calls: Calls, name: str, method: str, make: Callable[..., Any]) -> Callable[..., Any]:
-    def made(*arguments: Any, **options: Any) -> Any:
+def _count_calls(calls: Calls, name: str, method: str, make: Callable[..., Any]) -> Callable[..., Any]:
+    def make_counted(*arguments: Any, **options: Any) -> Any:
         return _Made(make(*arguments, **options), method, partial(calls.through, name))
 
-    return made
+    return make_counted
 
 
 class _Made:
@@ -181,10 +181,10 @@ class FailingSession:
     def apply(self, transaction: Transaction) -> None:
         """See `Session.apply`."""
         with self._calls.call("apply"):
-            self._inner.apply(replace(transaction, rows=self._pulled(transaction.rows)))
+            self._inner.apply(replace(transaction, rows=self._pull(transaction.rows)))
             self._calls.positions.append(transaction.until)
 
-    def _pulled(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _pull(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         end = object()
         while (batch := self._calls.through("rows", next)(rows, end)) is not end:
             yield batch

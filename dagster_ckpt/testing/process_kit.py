@@ -95,13 +95,13 @@ class ProcessKit:
 
         Rows are late by the watermark of the epochs before: this epoch's own rows move that of the next.
         """
-        rows = [self._checked(batch) for batch in batches]
+        rows = [self._check_batch(batch) for batch in batches]
         first, again = self._attempt(rows, 0), self._attempt(rows, 1)
         if first.rows.num_rows != again.rows.num_rows or not rows_equal(first.rows, again.rows).all():
             raise self._differs("makes other rows", "")
         for spec in self._operator.pipeline.tables:
             if not self._same_state(spec, first, again):
-                raise self._differs("leaves other state", f"{_kept_in(spec)}, ")
+                raise self._differs("leaves other state", f"{_state_part(spec)}, ")
         self._manifest = again.manifest
         self._late = pa.concat_tables([self._late, again.late])
         self._see(rows)
@@ -149,7 +149,7 @@ class ProcessKit:
             )
         return live_rows(self._store, self._manifest, TIMERS).drop_columns([HASH])
 
-    def _checked(self, batch: pa.Table | pa.RecordBatch) -> pa.Table:
+    def _check_batch(self, batch: pa.Table | pa.RecordBatch) -> pa.Table:
         schema = self._operator.pipeline.inputs[0].schema
         if isinstance(batch, pa.RecordBatch):
             batch = pa.Table.from_batches([batch])
@@ -236,7 +236,7 @@ def _check_options(event_time: str | None, delay: Duration | None, shards: int) 
         raise InvalidPipelineError(f"shards must be a power of two: 1, 2, 4, 8 ... shards={shards!r}")
 
 
-def _kept_in(spec: StateTableSpec) -> str:
+def _state_part(spec: StateTableSpec) -> str:
     """The part of a function's state that is in this table."""
     if spec.name == TIMERS:
         return "of=timers"

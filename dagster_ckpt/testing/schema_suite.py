@@ -74,7 +74,7 @@ class SchemaSuite:
         first, second = {"carrier": "UA", "flights": 1}, {"mean_delay": 2.5, "carrier": "AA", "flights": 3}
         self._deliver(destination, _table(NARROW, mode), None, [first])
         self._deliver(destination, _table(WIDE, mode), "1", [second])
-        assert self._found(destination) == [second, {**first, "mean_delay": None}]
+        assert self._sorted_records(destination) == [second, {**first, "mean_delay": None}]
 
     def test_a_column_that_the_stream_does_not_have_is_left_alone(
         self, destination: Destination, mode: DeliveryMode
@@ -82,13 +82,13 @@ class SchemaSuite:
         first, second = {"mean_delay": 2.5, "carrier": "AA", "flights": 3}, {"carrier": "UA", "flights": 1}
         self._deliver(destination, _table(WIDE, mode), None, [first])
         self._deliver(destination, _table(NARROW, mode), "1", [second])
-        assert self._found(destination) == [first, {**second, "mean_delay": None}]
+        assert self._sorted_records(destination) == [first, {**second, "mean_delay": None}]
 
     def test_another_type_is_refused_with_the_columns_name(self, destination: Destination, mode: DeliveryMode) -> None:
         self._deliver(destination, _table(NARROW, mode), None, [{"carrier": "UA", "flights": 1}])
         with pytest.raises(IncompatibleStateError, match="column flights is"):
             destination.open("one", _table(OTHER, mode))
-        assert self._found(destination) == [{"carrier": "UA", "flights": 1}]
+        assert self._sorted_records(destination) == [{"carrier": "UA", "flights": 1}]
 
     def test_columns_are_replaced_with_all_rows_and_consent(self, upserts: Destination) -> None:
         if not self.replaces_columns:
@@ -98,17 +98,17 @@ class SchemaSuite:
         row = {"carrier": "UA", "flights": "one"}
         with pytest.raises(IncompatibleStateError, match="column flights is"):
             self._deliver(upserts, table, "1", [row])
-        assert self._found(upserts) == [{"mean_delay": 0.5, "carrier": "UA", "flights": 1}]
+        assert self._sorted_records(upserts) == [{"mean_delay": 0.5, "carrier": "UA", "flights": 1}]
         self._deliver(upserts, table, "1", [row], replaces=True)
-        assert [(each["carrier"], each["flights"]) for each in self._found(upserts)] == [("UA", "one")]
+        assert [(each["carrier"], each["flights"]) for each in self._sorted_records(upserts)] == [("UA", "one")]
         self._deliver(upserts, _table(OTHER), "2", [{"carrier": "UA", "flights": "two"}], UPDATE_POSTIMAGE)
-        assert [(each["carrier"], each["flights"]) for each in self._found(upserts)] == [("UA", "two")]
+        assert [(each["carrier"], each["flights"]) for each in self._sorted_records(upserts)] == [("UA", "two")]
 
     def test_a_table_of_one_row_is_replaced_by_each_transaction(self, upserts: Destination) -> None:
         table = replace(_table(NARROW), key=())
         for before, flights in ((None, 1), ("1", 2), ("2", 3)):
             self._deliver(upserts, table, before, [{"carrier": "all", "flights": flights}], replaces=True)
-        assert self._found(upserts) == [{"carrier": "all", "flights": 3}]
+        assert self._sorted_records(upserts) == [{"carrier": "all", "flights": 3}]
 
     def test_the_position_and_the_columns_stay_when_a_delivery_is_opened_again(
         self, destination: Destination, mode: DeliveryMode
@@ -133,7 +133,7 @@ class SchemaSuite:
             assert session.position == after
             session.apply(Transaction(after, until, _batches(table, rows, kind), replaces))
 
-    def _found(self, destination: Destination) -> list[dict[str, object]]:
+    def _sorted_records(self, destination: Destination) -> list[dict[str, object]]:
         return sorted(self.records(destination), key=lambda row: str(row["carrier"]))
 
 

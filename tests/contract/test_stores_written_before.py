@@ -52,7 +52,7 @@ def test_state_tables_of_several_steps_are_in_a_store(tmp_path: Path) -> None:
         for newest in (store.stream(name).manifest() for name in store.streams()):
             for step, each in enumerate(newest.pipeline.steps):
                 tables = [
-                    spec.name for spec in each.tables if any(newest.runs[newest.pipeline.stored(step, spec.name)])
+                    spec.name for spec in each.tables if any(newest.runs[newest.pipeline.name_in_runs(step, spec.name)])
                 ]
                 found |= {(each.operator, table) for table in tables}
     assert found >= {

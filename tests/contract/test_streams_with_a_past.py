@@ -17,7 +17,7 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, DELETE, UPDATE_PRE
 from dagster_ckpt.protocol.epochs.upstream import decode
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, RunRef
 from dagster_ckpt.protocol.object_names import folder_of
-from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.declared.sources import StreamSource
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read, key_of
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -83,7 +83,7 @@ def test_a_downstream_reads_the_table_in_parts_and_then_the_log(world: World) ->
     operator = AppendOnly.build(InputSpec((source_of("up"),), DEPARTURES))
     down = ReadingStream(world.address.url, "down", operator, retained=3, options=world.address.options)
     own = ManifestChain(down.writer.store, SystemClock())
-    source = Source(source_of("up"), number=0, lines=(0,), reads_files=False)
+    source = StreamSource(source_of("up"), number=0, lines=(0,), reads_files=False)
     upstreams = Upstreams("down", [source], world.address.open(), own)
     upstreams.prepare(down.writer.manifest)
     assert [pin.epoch for pin in world.store.stream("up").pins()] == [2]
@@ -101,7 +101,7 @@ def test_a_downstream_reads_the_table_in_parts_and_then_the_log(world: World) ->
         down.at["up"] = decode(json.dumps(until))
         consumed.append(down.at["up"].epoch)
         down.commit(departures({"UA": [1.0]}))
-        upstreams.committed(down.writer.manifest)
+        upstreams.on_commit(down.writer.manifest)
         pinned.append([pin.epoch for pin in world.store.stream("up").pins()])
         at = until
     assert consumed == [2, 2, 2, 3, 4], "three parts, and each epoch by itself"

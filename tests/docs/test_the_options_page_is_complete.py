@@ -211,7 +211,7 @@ def test_every_function_with_options_has_a_table() -> None:
     }
     steps = {name for name, step in vars(Stream).items() if not name.startswith("_") and inspect.isfunction(step)}
     sets = {"distinct", "union", "intersect", "intersect_all", "subtract", "except_all"}
-    assert steps - {"aggregate", "mirrored", "to_df", "where", *sets} == {
+    assert steps - {"aggregate", "with_mirror", "to_df", "where", *sets} == {
         name.removeprefix("Stream.") for name in FUNCTIONS if name.startswith("Stream.")
     }
 

@@ -25,7 +25,7 @@ FOR_THE_INTEGRATION = {
         *("pinned_manifests", "read_shown"),
     },
     Snapshot: {"manifest"},
-    Stream: {"all_ignored_watermarks", "code", "flushes", "inputs", "mirrored", "sources", "steps", "updating"},
+    Stream: {"all_ignored_watermarks", "code", "flushes", "inputs", "with_mirror", "sources", "steps", "updating"},
 }
 """Public for the other layers, not for users."""
 

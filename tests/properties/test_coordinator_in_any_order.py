@@ -204,11 +204,11 @@ def test_whatever_happens_a_coordinator_handles_one_epoch_at_a_time(script: list
         if coordinator.completed_count > completed:
             assert coordinator.failures_in_a_row == 0
             assert coordinator.latest is not None
-            assert coordinator.get(coordinator.latest.epoch) == coordinator.latest == coordinator.completed[-1]
+            assert coordinator.get(coordinator.latest.epoch) == coordinator.latest == coordinator.completed_epochs[-1]
         else:
             assert coordinator.failures_in_a_row - failures in {0, 1}
         assert coordinator.may_try_again == (coordinator.failures_in_a_row <= 2)
-        assert len(coordinator.completed) == min(2, coordinator.completed_count)
+        assert len(coordinator.completed_epochs) == min(2, coordinator.completed_count)
         in_work = coordinator.phase is Phase.IN_PROGRESS
         assert in_work or not coordinator.pending
         assert coordinator.should_checkpoint(now_ms=110) != in_work

@@ -168,7 +168,7 @@ class Driver:
             batch_id=manifest.batch_id or 0,
             epoch_ms=1,
             delays_us=self.delays_us,
-            worked=False,
+            ran_tasks=False,
         )
         self.commit(edit, pipeline)
         self.stream.oracle.counts["changes of steps"] += 1
@@ -211,7 +211,7 @@ class Driver:
         self.commit(self.without_work(EpochEdit(acks, sources, manifest.batch_id or 0, 0, at_least_us=at_least_us)))
 
     def without_work(self, edit: EpochEdit) -> EpochEdit:
-        return replace(edit, delays_us=self.delays_us, worked=False)
+        return replace(edit, delays_us=self.delays_us, ran_tasks=False)
 
     def commit(self, edit: EpochEdit, pipeline: Pipeline | None = None) -> None:
         writer, epoch = self.writer, self.writer.next_epoch

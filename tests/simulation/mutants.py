@@ -354,7 +354,7 @@ class SaysItHasWorked(Driver):
     """An epoch without work counts as one."""
 
     def without_work(self, edit: EpochEdit) -> EpochEdit:
-        return replace(super().without_work(edit), worked=True)
+        return replace(super().without_work(edit), ran_tasks=True)
 
 
 class CountsQuietEpochs(Driver):
@@ -383,7 +383,7 @@ class EmitsWithChangedSteps(Driver):
     """What was due is taken for emitted in the epoch in which changed steps begin."""
 
     def commit(self, edit: EpochEdit, pipeline: Pipeline | None = None) -> None:
-        super().commit(replace(edit, worked=True) if pipeline is not None else edit, pipeline)
+        super().commit(replace(edit, ran_tasks=True) if pipeline is not None else edit, pipeline)
 
 
 class SkipsABatch(Driver):
@@ -642,7 +642,7 @@ MUTANTS: dict[str, Mutant] = {
         upstreams_module, "lineage_epochs", lambda newest: [newest.epoch]
     ),
     "a snapshot goes with a restart once it was read to its end": _function(
-        upstreams_module.Upstreams, "_retained", lambda upstreams, version: None
+        upstreams_module.Upstreams, "_retained_manifest", lambda upstreams, version: None
     ),
     "a fork's pin is not written": _function(fork_module, "_Fork", ForksWithoutAPin),
     "a fork's pin is written after version 1": _function(fork_module, "_Fork", ForksBeforeItPins),

@@ -15,7 +15,7 @@ from dagster_ckpt.protocol.epochs.upstream import FORMAT, Reader, UpstreamPositi
 from dagster_ckpt.protocol.manifest.codec import CHANGES
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, RunRef, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.object_names import pin_name, subscriber_name
-from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.declared.sources import StreamSource
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
@@ -89,7 +89,7 @@ class ReadingDriver(Driver):
 
     def begin(self, writer: StreamWriter) -> None:
         super().begin(writer)
-        source = Source(identity_of(self.upstream.name), 0, (0,), reads_files=False)
+        source = StreamSource(identity_of(self.upstream.name), 0, (0,), reads_files=False)
         root = self.world.root_of(self.process)
         self.upstreams = Upstreams(self.stream.name, [source], root, self.chain)
         self.judged(lambda: self.upstreams.prepare(writer.manifest))
@@ -142,7 +142,7 @@ class ReadingDriver(Driver):
             self.clock.sleep_ms(IDLE_MS)
             return
         super().make_epoch()
-        self.upstreams.committed(self.writer.manifest)
+        self.upstreams.on_commit(self.writer.manifest)
 
     def next_position(self) -> tuple[int, SourcePosition]:
         assert self.plan is not None

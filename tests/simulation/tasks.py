@@ -150,14 +150,14 @@ class Task:
         if kept is None:
             return self._changed(change_steps(manifest, pipeline), self.changes or {})
         [spec] = pipeline.steps[self.step].tables
-        self.emitted.update(self._sums(manifest, manifest.pipeline.stored(kept, spec.name)))
+        self.emitted.update(self._sums(manifest, manifest.pipeline.name_in_runs(kept, spec.name)))
         return ShardAck(self.shard, step=self.step)
 
     def _changed(self, manifest: Manifest, changes: Sums) -> ShardAck:
         """Of one of several steps: its totals after these changes, which it emits."""
         step = manifest.pipeline.steps[self.step]
         [spec] = step.tables
-        table = manifest.pipeline.stored(self.step, spec.name)
+        table = manifest.pipeline.name_in_runs(self.step, spec.name)
         sums = self._sums(manifest, table)
         ack = self._put(
             manifest, sums, {name: sums.get(name, 0) + times_of(step) * more for name, more in changes.items()}, table

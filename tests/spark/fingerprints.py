@@ -20,7 +20,7 @@ PLANS_ALONE = os.environ.get("DAGSTER_CKPT_TEST_PLANS") == "1"
 
 def fingerprint(stream: Stream) -> str:
     """The pipeline of a manifest, as JSON, but for what the sources are."""
-    stream = stream.mirrored()
+    stream = stream.with_mirror()
     return json.dumps(PIPELINE.encode(build_dataflow("asset", stream, [()] * len(stream.sources)).pipeline))
 
 

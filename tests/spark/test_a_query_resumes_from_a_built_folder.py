@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, SourcePosition
 from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, leaves
-from dagster_ckpt.runtime.declared.sources import Source, sources_of
+from dagster_ckpt.runtime.declared.sources import StreamSource, sources_of
 from dagster_ckpt.runtime.micro_batch.seen_files import table_of
 from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of
 from tests.spark.input_files import drop
@@ -24,11 +24,11 @@ class Standing:
     batch_id: int | None = None
 
 
-def found_sources(spark: SparkSession, frame: DataFrame) -> tuple[Source, ...]:
+def found_sources(spark: SparkSession, frame: DataFrame) -> tuple[StreamSource, ...]:
     return sources_of("a", spark, leaves(analysed_plan("a", frame)))
 
 
-def built(spark: SparkSession, sources: Sequence[Source], standing: Standing) -> SparkCheckpoint:
+def built(spark: SparkSession, sources: Sequence[StreamSource], standing: Standing) -> SparkCheckpoint:
     files = {index: [table_of(position.files.tail)] for index, position in enumerate(standing.positions)}
     return build_checkpoint(
         sources, standing.positions, files, standing.batch_id, conf_of(spark), "0123456789abcdef" * 2

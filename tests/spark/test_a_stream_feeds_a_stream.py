@@ -437,9 +437,9 @@ def test_what_cannot_follow_a_changing_table_is_refused_by_name(chain: Chain) ->
     for function, says in [
         (lambda spark: chain.upstream(spark).where("total > rand()"), "time of day or chance.*total > rand"),
         (lambda spark: chain.upstream(spark).where("current_timestamp() > '2020-01-01'"), "time of day or chance"),
-        (lambda spark: chain.upstream(spark).where("total > (SELECT max(id) FROM range(3))"), "asks another table"),
-        (lambda spark: chain.upstream(spark).where("total IN (SELECT id FROM range(3))"), "asks another table"),
-        (lambda spark: chain.upstream(spark).where("EXISTS (SELECT id FROM range(3))"), "asks another table"),
+        (lambda spark: chain.upstream(spark).where("total > (SELECT max(id) FROM range(3))"), "reads another table"),
+        (lambda spark: chain.upstream(spark).where("total IN (SELECT id FROM range(3))"), "reads another table"),
+        (lambda spark: chain.upstream(spark).where("EXISTS (SELECT id FROM range(3))"), "reads another table"),
         (lambda spark: chain.upstream(spark).where("_change_type = 'insert'"), "leave it out.*_change_type"),
         (lambda spark: chain.upstream(spark).key_by("k").deduplicate(), "one per key already"),
         (lambda spark: chain.upstream(spark).with_watermark("total", "1s"), "only a window asks for their event time"),

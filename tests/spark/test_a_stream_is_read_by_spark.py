@@ -63,7 +63,7 @@ def test_errors_are_raised_before_spark_runs(spark_of_all: SparkSession, tmp_pat
         reader.read("delay")
     with pytest.raises(InvalidPipelineError, match="no such epoch yet"):
         reader.read("delays", epoch=9)
-    with pytest.raises(InvalidPipelineError, match="no columns of it"):
+    with pytest.raises(InvalidPipelineError, match="unknown columns"):
         reader.read("delays", columns=["flight"])
     with pytest.raises(InvalidPipelineError, match="no such epoch yet"):
         reader.changes("delays", after=9)

@@ -15,7 +15,7 @@ from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.stream_checks import planned
+from dagster_ckpt.runtime.driver.stream_checks import plan_stream
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.plans.returned import stream_returned
 from dagster_ckpt.runtime.spark.session import open_session
@@ -172,7 +172,7 @@ def test_a_column_that_a_query_does_not_read_is_not_in_its_state(
             "flights": rows("delay int, carrier string, origin string"),
             "carriers": rows("name string, carrier string"),
         }
-        return planned("queries", stream_of_sql(session, query, tables)).dataflow.pipeline
+        return plan_stream("queries", stream_of_sql(session, query, tables)).dataflow.pipeline
 
     before, after = compiled(""), compiled(", more string")
     assert len(before.steps) > 3

@@ -10,7 +10,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.explained.explanation import explain_pipeline
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.stream_checks import planned
+from dagster_ckpt.runtime.driver.stream_checks import plan_stream
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.session import open_session
 
@@ -57,7 +57,7 @@ def compiled(session: SparkSession, query: str) -> Stream:
 def test_explain_says_where_each_row_meets_all_others(
     session: SparkSession, queries: list[str], expected: bool
 ) -> None:
-    found = {query: explain_pipeline(planned("q", compiled(session, query)).dataflow.pipeline) for query in queries}
+    found = {query: explain_pipeline(plan_stream("q", compiled(session, query)).dataflow.pipeline) for query in queries}
     assert {query: any(step.meets_all for step in each.steps) for query, each in found.items()} == dict.fromkeys(
         queries, expected
     )

@@ -8,11 +8,11 @@ from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.runtime.catalyst.query_plan import Leaf, analysed_plan, leaves
 from dagster_ckpt.runtime.declared import sources
-from dagster_ckpt.runtime.declared.sources import Source, moves_of, positions_by_source, sources_of
+from dagster_ckpt.runtime.declared.sources import StreamSource, moves_of, positions_by_source, sources_of
 from tests.worlds.manifests import a_manifest
 
 
-def found(spark: SparkSession, frame: DataFrame) -> tuple[Source, ...]:
+def found(spark: SparkSession, frame: DataFrame) -> tuple[StreamSource, ...]:
     return sources_of("a", spark, leaves(analysed_plan("a", frame)))
 
 
@@ -99,9 +99,9 @@ def test_a_kafka_source_is_its_topics_however_the_brokers_are_reached(
     """No jar of Kafka's is here: what its plan says is given as Spark says it of any source."""
     brokers = {0: "a:9092", 1: "a:9092"}
 
-    def as_kafka(asset: str, session: SparkSession, leaf: Leaf) -> Source:
+    def as_kafka(asset: str, session: SparkSession, leaf: Leaf) -> StreamSource:
         identity = SourceIdentity("kafka", brokers[leaf.number], (("subscribe", "departures"),))
-        return Source(identity, leaf.number, (), reads_files=False)
+        return StreamSource(identity, leaf.number, (), reads_files=False)
 
     monkeypatch.setattr(sources, "_source", as_kafka)
     [one] = found(spark, ticks(spark))

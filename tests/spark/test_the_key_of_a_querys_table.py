@@ -12,7 +12,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.stream_checks import planned
+from dagster_ckpt.runtime.driver.stream_checks import plan_stream
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.testing import run_batches
@@ -80,7 +80,7 @@ def test_a_table_has_the_key_that_its_query_keeps(session: SparkSession) -> None
     stations = Stream(names, upstream=Upstream("stations", ("id",)))
     found = {}
     for query in KEYS:
-        pipeline = planned("q", stream_of_sql(session, query, {"stations": stations})).dataflow.pipeline
+        pipeline = plan_stream("q", stream_of_sql(session, query, {"stations": stations})).dataflow.pipeline
         found[query] = None if pipeline.appends else row_key(pipeline)
     assert found == KEYS
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from dagster_ckpt import explain, source
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.stream_checks import planned
+from dagster_ckpt.runtime.driver.stream_checks import plan_stream
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
 from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.testing import run_batches
@@ -41,7 +41,7 @@ def compiled(spark: SparkSession, folder: Path, make: Make, delay: str | None) -
     other = session.readStream.schema("ok string, oat timestamp").parquet(str(folder))
     if delay is not None:
         rows, other = rows.withWatermark("at", delay), other.withWatermark("oat", delay)
-    return planned("queries", stream_of(make(rows, other))).dataflow.pipeline
+    return plan_stream("queries", stream_of(make(rows, other))).dataflow.pipeline
 
 
 @pytest.mark.parametrize("name", QUERIES)

@@ -21,7 +21,7 @@ from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.stream_checks import planned
+from dagster_ckpt.runtime.driver.stream_checks import plan_stream
 from dagster_ckpt.runtime.plans.returned import stream_returned
 
 Code = str | Callable[[Stream], Stream | DataFrame] | list[dict[str, Any]]
@@ -206,7 +206,7 @@ class Tables:
     def pipeline(self, code: Code, columns: str = COLUMNS, carriers: str = CARRIERS) -> Pipeline:
         tables = {"t": self._rows("t", columns), "carriers": self._rows("carriers", carriers)}
         returned = self._returned(code, tables)
-        return planned("a", stream_returned("a", returned, self.session, tables)).dataflow.pipeline
+        return plan_stream("a", stream_returned("a", returned, self.session, tables)).dataflow.pipeline
 
     def _rows(self, name: str, columns: str) -> Stream:
         kinds = ", _change_type string" if self.kind == "changes" else ""

@@ -189,7 +189,7 @@ def _step(number: int, manifest: Manifest) -> Document:
     """
     pipeline = manifest.pipeline
     step = pipeline.steps[number]
-    names = {pipeline.stored(number, spec.name) for spec in step.tables}
+    names = {pipeline.name_in_runs(number, spec.name) for spec in step.tables}
     return {
         "step": number,
         "operator": step.operator,
@@ -235,7 +235,7 @@ def _state(spec: StateTableSpec, manifest: Manifest) -> Document:
 
 
 def _state_table(kept: Kept, step: int, manifest: Manifest, whole: int) -> Document:
-    name = manifest.pipeline.stored(step, kept.table)
+    name = manifest.pipeline.name_in_runs(step, kept.table)
     runs = files_of(manifest.runs.get(name, ()))
     size = sum(run.bytes for run in runs)
     return {

@@ -51,7 +51,7 @@ def _sizes(step: ExplainedStep, manifest: Manifest) -> Mapping[str, str]:
     """How much is in each state table; those that are empty between epochs are not there."""
     whole, sizes = bytes_of(manifest.runs), dict[str, str]()
     for kept in step.keeps:
-        name = manifest.pipeline.stored(step.number, kept.table)
+        name = manifest.pipeline.name_in_runs(step.number, kept.table)
         files = files_of(manifest.runs.get(name, ()))
         if files:
             rows, size = sum(run.rows for run in files), sum(run.bytes for run in files)

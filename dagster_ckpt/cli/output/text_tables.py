@@ -347,7 +347,7 @@ def _steps(manifest: Manifest) -> Iterable[tuple[str, str]]:
 
 def _tables_of(number: int, step: Pipeline, manifest: Manifest) -> Iterable[tuple[str, str]]:
     for spec in step.tables:
-        yield f"  in {spec.name}", _state(manifest.runs.get(manifest.pipeline.stored(number, spec.name), ()))
+        yield f"  in {spec.name}", _state(manifest.runs.get(manifest.pipeline.name_in_runs(number, spec.name), ()))
 
 
 def _so_far(info: EpochInfo, manifest: Manifest, upstreams: Sequence[UpstreamInfo]) -> Iterable[tuple[str, str]]:

@@ -323,7 +323,9 @@ class _Check:
         pipeline = self._newest.pipeline
         table = table_of(path)
         steps = enumerate(pipeline.steps) if pipeline.before else ()
-        return next((n for n, step in steps for spec in step.tables if pipeline.stored(n, spec.name) == table), None)
+        return next(
+            (n for n, step in steps for spec in step.tables if pipeline.name_in_runs(n, spec.name) == table), None
+        )
 
     def _still(self, finding: Finding, later: Manifest | BrokenEnd | None) -> Finding | None:
         """The finding as it is now; None where the object is gone and so is all that needed it."""

@@ -180,7 +180,7 @@ def steps_table(manifest: Manifest, work: Sequence[StepWork]) -> dg.TableMetadat
                     {
                         name: manifest.runs[name]
                         for spec in step.tables
-                        if (name := pipeline.stored(number, spec.name)) in manifest.runs
+                        if (name := pipeline.name_in_runs(number, spec.name)) in manifest.runs
                     }
                 ),
                 "bound": _NO_STATE if (limit := said.limit) is None else limit.text,

@@ -159,16 +159,16 @@ class EpochEvents:
         """How the epochs went that this step has committed and not reported."""
         return self._work
 
-    def opened(self, manifest: Manifest) -> None:
+    def on_open(self, manifest: Manifest) -> None:
         """The stream is open, at this manifest."""
         self._read_to = _read_to(manifest)
         self._opened, self._last_ms = manifest, self._clock.monotonic_ms()
 
-    def changed(self, functions: Sequence[str]) -> None:
+    def on_changed_functions(self, functions: Sequence[str]) -> None:
         """The code of these functions is another one than that which made the epochs so far."""
         self._once = changed_functions(self._event_log.stream, functions)
 
-    def measured(self, lag: Lag | None) -> None:
+    def on_lag(self, lag: Lag | None) -> None:
         """The newest measurement of the lag; None where it is not known now."""
         with self._lock:
             self._lag = lag
@@ -188,7 +188,7 @@ class EpochEvents:
             if (manifest := self._newest or self._opened) is not None:
                 self._send(manifest, self._event_log.skipping(lost))
 
-    def committed(self, committed: CommittedEpoch) -> None:
+    def on_commit(self, committed: CommittedEpoch) -> None:
         """A new epoch: hold its event back, and log the one that was held if it is due."""
         with self._lock:
             now_ms, manifest = self._clock.monotonic_ms(), committed.manifest

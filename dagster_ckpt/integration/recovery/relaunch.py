@@ -72,7 +72,7 @@ def run_request(
     else:
         config = {name: value for name, value in config.items() if name not in OF_A_REBUILD}
     if launch.attempt or launch.unavailable:
-        tags[EPOCH_TAG] = str(status.committed)
+        tags[EPOCH_TAG] = str(status.newest_committed)
         if run is not None:
             tags |= {REPLACES_TAG: run.run_id, REASON_TAG: reason[:_REASON_LENGTH_MAX]}
     if launch.attempt:

@@ -378,7 +378,7 @@ def _report(tick: Tick, asset: StreamAsset, run: dg.DagsterRun, status: StreamSt
 def _has_progress(run: dg.DagsterRun | None, status: StreamStatus) -> bool:
     """Whether an epoch was committed since the sensor launched this run."""
     at_launch = None if run is None else epoch_at_launch(run)
-    return at_launch is not None and status.committed > at_launch
+    return at_launch is not None and status.newest_committed > at_launch
 
 
 def _drain_old_code(instance: dg.DagsterInstance, run: dg.DagsterRun, view: StreamView, code_version: str) -> None:

@@ -72,7 +72,7 @@ class StreamStatus:
         return EMPTY if self.newest is None else self.newest.epoch
 
     @property
-    def committed(self) -> Epoch:
+    def newest_committed(self) -> Epoch:
         """The newest epoch that was ever committed, even if a rollback has abandoned it."""
         abandoned = () if self.newest is None else self.newest.abandoned
         return max([self.epoch, *(each.last for each in abandoned)])

@@ -28,7 +28,7 @@ class Cursor:
         return self.statement.file.place(tokens[0].start)
 
     @property
-    def shown(self) -> str:
+    def next_text(self) -> str:
         """The next token as it is written."""
         return self._text(self.rest[0]) if self.rest else "the end of the statement"
 
@@ -53,7 +53,7 @@ class Cursor:
 
     def expect(self, *words: str) -> None:
         if not self.accept(*words):
-            raise self.place.error(f"expected {' '.join(words)}.", found=self.shown)
+            raise self.place.error(f"expected {' '.join(words)}.", found=self.next_text)
 
     def name(self) -> tuple[str, ...]:
         """A name, with its qualifiers before it."""
@@ -65,7 +65,7 @@ class Cursor:
     def text(self) -> str:
         """A text in quotes. Two quotes within it are one."""
         if not self.rest or self.rest[0].token_type not in _TEXTS:
-            raise self.place.error("expected a text in quotes.", found=self.shown)
+            raise self.place.error("expected a text in quotes.", found=self.next_text)
         token = self._step()
         value = token.text
         while self.rest and self.rest[0].token_type in _TEXTS and self.rest[0].start == token.end + 1:
@@ -79,7 +79,7 @@ class Cursor:
             return self.text()
         sign = "-" if self.accept("-") else ""
         if not self.rest or self.sees(")") or self.sees(","):
-            raise self.place.error("expected a value.", found=self.shown)
+            raise self.place.error("expected a value.", found=self.next_text)
         return sign + self._step().text
 
     def until(self, *ends: str) -> str:
@@ -107,7 +107,7 @@ class Cursor:
         written = "" if token is None else self._text(token)
         is_word = written[:1] == "`" or written.replace("_", "a").isalnum()
         if token is None or token.token_type in _NO_NAMES or not is_word:
-            raise self.place.error("expected a name.", found=self.shown)
+            raise self.place.error("expected a name.", found=self.next_text)
         return self._step().text
 
     def _step(self) -> Token:

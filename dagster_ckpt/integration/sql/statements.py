@@ -147,7 +147,7 @@ def _table_of_file(cursor: Cursor, *, alone: bool) -> SqlTable:
         raise cursor.place.error(
             "a query is named by its file if it is the file's only statement: write CREATE MATERIALIZED VIEW name AS "
             "before it.",
-            found=cursor.shown,
+            found=cursor.next_text,
         )
     return SqlTable(
         file.path.stem, StatementKind.MATERIALIZED_VIEW, (), None, (), _query(cursor), cursor.statement.place
@@ -177,9 +177,9 @@ def _no_clause(cursor: Cursor, kind: StatementKind) -> Exception:
             "is a source: CREATE TEMPORARY VIEW name (columns) USING format OPTIONS (...).",
             kind=kind,
         )
-    refused = _REFUSED_CLAUSES.get(cursor.shown.upper())
+    refused = _REFUSED_CLAUSES.get(cursor.next_text.upper())
     text = refused or "expected COMMENT, TBLPROPERTIES or AS"
-    return cursor.place.error(f"{text}.", found=cursor.shown)
+    return cursor.place.error(f"{text}.", found=cursor.next_text)
 
 
 def _view(cursor: Cursor) -> SqlView | SqlSourceView:
@@ -207,7 +207,7 @@ def _source(cursor: Cursor, name: str, schema: str | None) -> SqlSourceView:
     if cursor.accept("OPTIONS"):
         options = _properties(cursor)
     if cursor.rest:
-        raise cursor.place.error("a source ends with its OPTIONS (...).", found=cursor.shown)
+        raise cursor.place.error("a source ends with its OPTIONS (...).", found=cursor.next_text)
     values = {option.name: option.value for option in options}
     return SqlSourceView(name, format_, schema, values, cursor.statement.place)
 
@@ -240,7 +240,7 @@ def _columns(cursor: Cursor) -> tuple[tuple[SqlColumn, ...], tuple[str, ...]]:
             raise place.error(
                 "nothing would enforce a constraint here, except PRIMARY KEY (columns): write an asset check, or a "
                 "WHERE in the query.",
-                found=cursor.shown,
+                found=cursor.next_text,
             )
         name = ".".join(cursor.name())
         type_ = cursor.until("NOT", "COMMENT", "DEFAULT", "GENERATED", ",", ")")
@@ -249,7 +249,7 @@ def _columns(cursor: Cursor) -> tuple[tuple[SqlColumn, ...], tuple[str, ...]]:
             raise cursor.place.error(
                 "a column has a name, a type and, if you like, a COMMENT: whatever else is for the query.",
                 column=name,
-                found=cursor.shown,
+                found=cursor.next_text,
             )
         columns.append(SqlColumn(name, type_, comment))
     names = [column.name.casefold() for column in columns]
@@ -272,7 +272,7 @@ def _properties(cursor: Cursor) -> tuple[Property, ...]:
     cursor.expect("(")
     while cursor.items():
         place = cursor.place
-        is_text = cursor.shown[:1] in "'\"rR" and cursor.shown[-1:] in "'\""
+        is_text = cursor.next_text[:1] in "'\"rR" and cursor.next_text[-1:] in "'\""
         name = cursor.text() if is_text else ".".join(cursor.name())
         cursor.accept("=")
         found.append(Property(name, cursor.value(), place))
@@ -285,6 +285,6 @@ def _properties(cursor: Cursor) -> tuple[Property, ...]:
 
 def _query(cursor: Cursor) -> Query:
     if not any(cursor.sees(word) for word in _QUERY):
-        raise cursor.place.error("expected a query, such as SELECT ... FROM ...", found=cursor.shown)
+        raise cursor.place.error("expected a query, such as SELECT ... FROM ...", found=cursor.next_text)
     tokens = cursor.rest
     return Query(cursor.statement.file, tokens[0].start, tokens[-1].end + 1)

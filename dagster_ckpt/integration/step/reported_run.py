@@ -42,7 +42,7 @@ def run_workload(
         step.code_version,
         step.log_event,
         step.may_report,
-        step.reported,
+        step.reported_totals,
         table,
         recoveries.metadata,
         step.late_rows_reported,
@@ -56,27 +56,27 @@ def run_workload(
     holder, began_s = step.holder, step.clock.now_ms() / 1000
     changes = OutdatedWatch(step.key, outdated_changes.latest(context.instance, step.key), events.report, step.clock)
 
-    def opened(manifest: Manifest) -> None:
+    def on_stream_open(manifest: Manifest) -> None:
         on_open()
-        events.opened(manifest)
+        events.on_open(manifest)
         facts = facts_of_writer(LiveState.LIVE, manifest, holder, began_s)
         events.report(manifest, live_check.evaluation(step.key, facts))
         changes.on_open(manifest)
         for observation in _observations_on_open(step, recoveries, manifest):
             events.report(manifest, observation)
 
-    def committed(epoch: CommittedEpoch) -> None:
-        events.committed(epoch)
+    def on_commit(epoch: CommittedEpoch) -> None:
+        events.on_commit(epoch)
         changes.on_commit(epoch)
 
     hooks = JobHooks(
-        on_commit=committed,
+        on_commit=on_commit,
         stop_reason=watch.stop_reason,
         on_idle=events.idle,
-        on_open=opened,
-        on_lag=events.measured,
+        on_open=on_stream_open,
+        on_lag=events.on_lag,
         on_skipped=events.skips,
-        on_changed_functions=events.changed,
+        on_changed_functions=events.on_changed_functions,
     )
     try:
         result = workload.run(hooks, step.clock)
@@ -110,7 +110,7 @@ def _observations_on_open(
     """What there is to say of the stream, just opened at this manifest."""
     if (recovered := recoveries.observation(step.key, step.context.run)) is not None:
         yield recovered
-    if (restored := lost_epochs.observation(step.key, step.reported(), manifest, step.chain)) is not None:
+    if (restored := lost_epochs.observation(step.key, step.reported_totals(), manifest, step.chain)) is not None:
         step.context.log.warning(restored.description)
         yield restored
     if manifest.epoch == EMPTY:

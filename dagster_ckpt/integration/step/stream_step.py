@@ -130,7 +130,7 @@ class StreamStep:
         """Make Dagster show that this run passes the check `no_crash_loop`, whatever the sensor has reported before."""
         crash_loop_check.show_pass(self.context.instance, self.context.run.run_id, passed)
 
-    def reported(self) -> Reported:
+    def reported_totals(self) -> Reported:
         """What Dagster's events have reported of the stream."""
         return read_totals(self.context.instance, self.key)
 

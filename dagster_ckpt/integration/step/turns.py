@@ -68,12 +68,12 @@ def run_mutex(run_id: str, clock: Clock) -> Iterator[None]:
     It is a socket in Linux's abstract namespace: a name that one process at a time can bind, and that leaves no file.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as holder:
-        while not _bound(holder, f"\0dagster_ckpt/{run_id}"):
+        while not _bind(holder, f"\0dagster_ckpt/{run_id}"):
             clock.sleep_ms(_LOOK_MS)
         yield
 
 
-def _bound(holder: socket.socket, name: str) -> bool:
+def _bind(holder: socket.socket, name: str) -> bool:
     try:
         holder.bind(name)
     except OSError as error:

@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.halves import made_of
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import by_itself, flatten
 from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES, CheckedBytes, Far, checksums_of
@@ -34,6 +33,7 @@ from dagster_ckpt.lsm.runs.hash_index import Bloom, Directory, bloom_of
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.stored_columns import may_be_narrow, narrow, stand_in
 from dagster_ckpt.protocol.manifest.manifest import SortKind, TimeRange
+from dagster_ckpt.split_totals import full_total_for
 
 HASH, TOMBSTONE, BEFORE = "_hash", "_tombstone", "_before"
 _ARROW_START_BYTES = 8
@@ -178,8 +178,8 @@ def _may_be_of(file: pa.Schema, schema: pa.Schema) -> bool:
     """Whether a file with these columns may be of a table with this schema.
 
     The file may be older than a change of the table: it may have columns that were dropped since, lack some that were
-    added and may be null or can be made of others (`halves`), and have narrower types. Integers are narrow in any file,
-    as far as their values allow.
+    added and may be null or can be made of others (`split_totals`), and have narrower types. Integers are narrow in any
+    file, as far as their values allow.
     """
     if file.names[:2] != [HASH, TOMBSTONE]:
         return False
@@ -198,7 +198,7 @@ def _have_fields(stored: Iterable[pa.Field], schema: pa.Schema, *, every: bool) 
     """Whether these fields can be read as those of the table. `every`: none that must have a value may be missing."""
     by_name = {field.name: field for field in stored}
     for wanted in schema:
-        field = by_name[wanted.name] if wanted.name in by_name else made_of(wanted.name, by_name)
+        field = by_name[wanted.name] if wanted.name in by_name else full_total_for(wanted.name, by_name)
         if field is None:
             if every and not wanted.nullable:
                 return False

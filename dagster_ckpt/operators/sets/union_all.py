@@ -21,7 +21,7 @@ EPOCH = "epoch"
 
 @dataclass(frozen=True)
 class UnionAll(Operator):
-    """All rows of both inputs, equal ones as often as both have them. It keeps nothing after an epoch.
+    """All rows of both inputs, as SQL's UNION ALL. It keeps nothing after an epoch.
 
     The union of inputs that only append is append-only.
     """

@@ -31,7 +31,7 @@ def late_table(number: int) -> str:
 def stored_late_tables(pipeline: Pipeline) -> tuple[str | None, ...]:
     """The name in `Manifest.runs` of the late rows of each of `input_places`; None where they are not kept."""
     there = {spec.name for spec in pipeline.all_tables}
-    names = [pipeline.stored(step, late_table(number)) for step, number in pipeline.input_places]
+    names = [pipeline.name_in_runs(step, late_table(number)) for step, number in pipeline.input_places]
     return tuple(name if name in there else None for name in names)
 
 

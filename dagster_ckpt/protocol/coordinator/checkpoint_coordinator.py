@@ -79,10 +79,10 @@ class CheckpointCoordinator:
     @property
     def latest(self) -> CompletedEpoch | None:
         """The newest completed epoch."""
-        return self.completed[-1] if self.completed else None
+        return self.completed_epochs[-1] if self.completed_epochs else None
 
     @property
-    def completed(self) -> tuple[CompletedEpoch, ...]:
+    def completed_epochs(self) -> tuple[CompletedEpoch, ...]:
         """The newest completed epochs, oldest first."""
         return self._state.completed
 
@@ -122,7 +122,7 @@ class CheckpointCoordinator:
 
     def get(self, epoch: Epoch) -> CompletedEpoch | None:
         """A completed epoch by its number; None for one that never completed or is no longer remembered."""
-        return next((entry for entry in self.completed if entry.epoch == epoch), None)
+        return next((entry for entry in self.completed_epochs if entry.epoch == epoch), None)
 
     def quiet_ms(self, now_ms: int) -> int:
         """The time since an epoch with work completed; before the first, since the term began."""
@@ -178,7 +178,7 @@ class CheckpointCoordinator:
 
     def commit(self, epoch: Epoch, now_ms: int) -> None:
         """Report that the manifest exists and is durable."""
-        worked = self._state.worked
+        worked = self._state.ran_tasks
         self._step(Committed(epoch))
         if worked:
             self._quiet_since_ms = now_ms

@@ -84,7 +84,7 @@ class CompletedEpoch:
 class Coordinator:
     """The state. `retained` is how many completed epochs are remembered, oldest first in `completed`.
 
-    `steps` is how many steps each shard works on, `worked`: the newest epoch is one that tasks work for.
+    `steps` is how many steps each shard works on, `ran_tasks`: the newest epoch is one that tasks work for.
     """
 
     shards: frozenset[Shard]
@@ -93,7 +93,7 @@ class Coordinator:
     phase: Phase = Phase.IDLE
     epoch: Epoch = EMPTY
     acks: dict[Part, ShardAck] = field(default_factory=dict)
-    worked: bool = True
+    ran_tasks: bool = True
     committing: bool = False
     failure: Failure | None = None
     completed: tuple[CompletedEpoch, ...] = ()
@@ -131,7 +131,7 @@ def step(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
             return begun, [StartWork(epoch, begun.shards)]
         case BeginWithoutWork(epoch=epoch):
             acks = {(step, shard): ShardAck(shard, step=step) for step, shard in state.parts}
-            begun = replace(_begin(state, epoch), acks=acks, worked=False, committing=True)
+            begun = replace(_begin(state, epoch), acks=acks, ran_tasks=False, committing=True)
             return begun, [CommitManifest(epoch, tuple(acks.values()))]
         case _ if state.phase is Phase.IN_PROGRESS and event.epoch == state.epoch:
             return _committing(state, event) if state.committing else _working(state, event)
@@ -156,7 +156,7 @@ def error_of(epoch: Epoch, failure: Failure) -> CheckpointError:
 def _begin(state: Coordinator, epoch: Epoch) -> Coordinator:
     assert state.phase is not Phase.IN_PROGRESS, f"one epoch at a time. in_work={state.epoch}, asked={epoch}"
     assert epoch > state.epoch, f"an epoch's number is never used again. last={state.epoch}, asked={epoch}"
-    return replace(state, phase=Phase.IN_PROGRESS, epoch=epoch, acks={}, worked=True, committing=False, failure=None)
+    return replace(state, phase=Phase.IN_PROGRESS, epoch=epoch, acks={}, ran_tasks=True, committing=False, failure=None)
 
 
 def _try_failed(state: Coordinator, reason: str) -> tuple[Coordinator, list[Effect]]:

@@ -91,5 +91,5 @@ def decode_verdict(data: bytes, name: str) -> PinVerdict:
         return PinVerdict(data)
     except ValueError:
         raise CorruptStateError(
-            f"the verdict on a pin is damaged: restore it from a backup, or unpin what has no other. object={name}"
+            f"the verdict on a pin is damaged: restore it from a backup, or remove the pin. object={name}"
         ) from None

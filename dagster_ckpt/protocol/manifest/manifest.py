@@ -357,7 +357,9 @@ class Pipeline:
         """The state tables of all steps, under the names that `Manifest.runs` has."""
         of_steps = enumerate((*self.before, self))
         return tuple(
-            replace(spec, name=self.stored(number, spec.name)) for number, step in of_steps for spec in step.tables
+            replace(spec, name=self.name_in_runs(number, spec.name))
+            for number, step in of_steps
+            for spec in step.tables
         )
 
     def inputs_of_stream(self, step: int) -> tuple[int | None, ...]:
@@ -371,7 +373,7 @@ class Pipeline:
         inputs = self.steps[step].inputs
         return max((self.behind_us(each.step) + each.behind_us for each in inputs if each.step is not None), default=0)
 
-    def stored(self, step: int, table: str) -> str:
+    def name_in_runs(self, step: int, table: str) -> str:
         """The name in `Manifest.runs` of a state table of a step: that of the last step's is its own."""
         return table if step == len(self.before) else f"{step}.{table}"
 

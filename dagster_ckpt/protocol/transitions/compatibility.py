@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from dagster_ckpt.halves import made_of
 from dagster_ckpt.nullability import differs_in_nulls_alone
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
 from dagster_ckpt.protocol.transitions.later_columns import begins_after
 from dagster_ckpt.protocol.transitions.renamed_columns import under_names_of
+from dagster_ckpt.split_totals import full_total_for
 from dagster_ckpt.widening import widens
 
 AGGREGATES = "aggregates"
@@ -47,9 +47,9 @@ def breaking_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     column of a state table must stay nullable, since it may hold nulls; any other column need not.
 
     The aggregates of groups, windows and sessions may change as far as the state has what they need: one may be dropped
-    or renamed, one may come that is made of columns that the state has (of a total its `halves` too), or that begins
-    now (`later_columns`). A step that reads them fits if it reads the same columns, of the same functions. A join that
-    another step reads may lose columns of rows that only come.
+    or renamed, one may come that is made of columns that the state has (the halves of a total too, `split_totals`), or
+    that begins now (`later_columns`). A step that reads them fits if it reads the same columns, of the same functions.
+    A join that another step reads may lose columns of rows that only come.
 
     A delivery must stay one of the same stream and mode. The rest is in its destination, which judges it.
 
@@ -294,7 +294,11 @@ def _unknown(
     begun = {each.get("since") for each in aggregates}
     of_aggregates = aggregates and after.name in _MAIN_TABLES  # where no column but those of the key is the user's
     there = {each.name: each for each in before.schema if of_aggregates and each.name not in before.keys}
-    new = [each for each in after.schema if each.name not in before.schema.names and made_of(each.name, there) is None]
+    new = [
+        each
+        for each in after.schema
+        if each.name not in before.schema.names and full_total_for(each.name, there) is None
+    ]
     for field in new:
         since = begins_after(field.name)
         if since is None or since not in begun or not field.nullable:

@@ -52,9 +52,9 @@ class EpochEdit:
 
     `acks` has one for every shard. `sources` are the positions after the epoch, each with its parent's list of files
     and new ones at its end. `delays_us` is for each input how late its rows may come (None: it has no watermark),
-    `idle` whether it has been silent for so long that the watermark does not wait for it. `worked`: tasks have worked,
-    so all rows due at the parent's watermark were emitted. `at_least_us` advances the watermark, whatever event times
-    the rows have. `interval_ms` is the time between two epochs, None if each micro-batch is one. `functions` are the
+    `idle` whether it has been silent for so long that the watermark does not wait for it. `ran_tasks`: tasks have run,
+    so all rows due at the parent's watermark were emitted. `at_least_us` advances it, whatever event times the rows
+    have. `interval_ms` is the time between two epochs, None if each micro-batch is one. `functions` are the
     digests of the code that made the epoch.
     """
 
@@ -64,7 +64,7 @@ class EpochEdit:
     epoch_ms: int
     delays_us: tuple[int | None, ...] = ()
     idle: tuple[bool, ...] = ()
-    worked: bool = True
+    ran_tasks: bool = True
     at_least_us: int | None = None
     interval_ms: int | None = None
     functions: tuple[tuple[str, str], ...] = ()
@@ -151,11 +151,11 @@ def forked_empty(origin: Manifest, forking: Forking, stamp: Stamp) -> Manifest:
         kind=ManifestKind.FORK,
         ancestors=forking.ancestors,
         # Another stream, which may begin with another table.
-        sources=beginnings(replace(each, table=None) for each in origin.sources),
+        sources=initial_positions(replace(each, table=None) for each in origin.sources),
     )
 
 
-def beginnings(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
+def initial_positions(sources: Iterable[SourcePosition]) -> tuple[SourcePosition, ...]:
     """The sources unread, each at its recorded beginning. One without a record is left out: `latest` was a moment."""
     return tuple(
         SourcePosition(position.source, initial=position.initial, topics=position.topics, table=position.table)
@@ -267,7 +267,7 @@ def epoch_manifest(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stam
         retained=limit_retained(
             (*parent.retained, Retained(epoch, version, stamp.time_ms)), parent.abandoned, retained
         ),
-        harvested_us=parent.watermark_us if edit.worked else parent.harvested_us,
+        harvested_us=parent.watermark_us if edit.ran_tasks else parent.harvested_us,
         checkpoint_interval_ms=edit.interval_ms,
         slowest_shards=_slowest(edit.acks),
         steps=work_of_steps(parent.pipeline, edit.acks),
@@ -314,7 +314,7 @@ def _empty(opening: Manifest) -> Manifest:
         parent=opening.parent,
         parent_nonce=opening.parent_nonce,
         ancestors=opening.ancestors,
-        sources=beginnings(opening.sources),
+        sources=initial_positions(opening.sources),
     )
 
 

@@ -38,7 +38,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
 )
 from dagster_ckpt.protocol.manifest.references import references, runs_of
-from dagster_ckpt.protocol.transitions.edits import NO_OWNER, ROLLBACKS_MAX, beginnings
+from dagster_ckpt.protocol.transitions.edits import NO_OWNER, ROLLBACKS_MAX, initial_positions
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
 from dagster_ckpt.protocol.transitions.source_moves import same_but_for_names, sources_of
 from dagster_ckpt.protocol.transitions.step_changes import StepChange, change_steps
@@ -112,7 +112,7 @@ def _is_first(manifest: Manifest) -> bool:
 
 def _is_empty(manifest: Manifest) -> bool:
     rows = any(run for table in manifest.runs.values() for run in table)
-    return not (rows or manifest.retained) and manifest.sources == beginnings(manifest.sources)
+    return not (rows or manifest.retained) and manifest.sources == initial_positions(manifest.sources)
 
 
 def version_is_the_next(parent: Manifest, child: Manifest) -> bool:
@@ -311,7 +311,7 @@ def epoch_0_begins_where_the_stream_began(parent: Manifest, child: Manifest) -> 
     """A rollback to epoch 0 reads the sources from their beginning, also where that was a moment in time."""
     to_empty = child.kind is ManifestKind.ROLLBACK and child.epoch == EMPTY
     wanted = sources_of(child.pipeline.source_inputs)
-    return not to_empty or same_but_for_names(beginnings(parent.sources), child.sources, wanted)
+    return not to_empty or same_but_for_names(initial_positions(parent.sources), child.sources, wanted)
 
 
 def a_reshard_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:

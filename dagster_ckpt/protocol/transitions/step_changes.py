@@ -61,7 +61,7 @@ class StepChange:
         So it is if a filter or an expression behind the last step with state is another one, is new or is gone.
         """
         begun = [step for number, step in enumerate(self.after.steps) if number not in self.kept]
-        steps = [*(self.before.steps[number] for number in self.dropped), *begun]
+        steps = [*(self.before.steps[number] for number in self.dropped_steps), *begun]
         return self.can_restart and all(step.operator == "mirror" for step in steps)
 
     @property
@@ -76,7 +76,7 @@ class StepChange:
         )
 
     @property
-    def dropped(self) -> tuple[int, ...]:
+    def dropped_steps(self) -> tuple[int, ...]:
         """The old steps whose state is dropped."""
         return tuple(number for number in range(len(self.before.steps)) if number not in self.kept.values())
 
@@ -133,7 +133,7 @@ class StepChange:
         begun = (
             ", ".join(step_name(self.after, n) for n in range(len(self.after.steps)) if n not in self.kept) or "none"
         )
-        gone = ", ".join(step_name(self.before, number) for number in self.dropped) or "none"
+        gone = ", ".join(step_name(self.before, number) for number in self.dropped_steps) or "none"
         return f"steps that keep their state: {kept}; that start over: {begun}; whose state is dropped: {gone}"
 
     def _old(self, number: int) -> Pipeline:
@@ -152,7 +152,7 @@ def change_steps(parent: Manifest, pipeline: Pipeline) -> Manifest:
     for number, old in change.kept.items():
         for spec in pipeline.steps[number].tables:
             if spec.name in {each.name for each in before.steps[old].tables}:
-                runs[pipeline.stored(number, spec.name)] = parent.runs[before.stored(old, spec.name)]
+                runs[pipeline.name_in_runs(number, spec.name)] = parent.runs[before.name_in_runs(old, spec.name)]
     return replace(
         parent,
         pipeline=pipeline,

@@ -122,10 +122,10 @@ def of_debezium(df: DataFrame, wanted: Wanted) -> ChangeRows:
     """Debezium's events: the columns `before`, `after`, `op`, `source`, or JSON in `value` with rows of this schema."""
     unreadable = F.lit(False)
     if wanted.schema is not None:
-        df, unreadable = _parsed(df, wanted.schema), F.col(_UNREADABLE)
+        df, unreadable = _parse_json(df, wanted.schema), F.col(_UNREADABLE)
     after = _row_type(df.schema, "after")
     op = _column(df.schema, "op", "format='debezium'")
-    columns = _kept(after, wanted)
+    columns = _table_columns(after, wanted)
     _check_names(_row_type(df.schema, "before"), wanted.keys, "key in before")
     sequence = wanted.sequence or tuple(f"source.{name}" for name in _SEQUENCE if _has(df.schema, f"source.{name}"))
     if not sequence:
@@ -154,7 +154,7 @@ def of_debezium(df: DataFrame, wanted: Wanted) -> ChangeRows:
     refused = F.when(unreadable, UNREADABLE).when(unordered, UNORDERED)
     changes = F.explode(_changes(after, columns, wanted.keys, op, refused))
     frame = df.select(changes.alias("_change"), *(column.alias(name) for name, column in added.items()))
-    return ChangeRows(frame.select("_change.*", *map(_quoted, added)), columns, tuple(marks), tuple(ties))
+    return ChangeRows(frame.select("_change.*", *map(_quote, added)), columns, tuple(marks), tuple(ties))
 
 
 def of_delta(df: DataFrame, wanted: Wanted) -> ChangeRows:
@@ -186,19 +186,19 @@ def _of_columns(
 ) -> ChangeRows:
     """Rows that have the columns of the table, besides those that are left out."""
     _check_names(df.schema, wanted.sequence, "sequence")
-    columns = _kept(StructType([field for field in df.schema.fields if field.name not in left_out]), wanted)
+    columns = _table_columns(StructType([field for field in df.schema.fields if field.name not in left_out]), wanted)
     added = {KIND: kinds, **ties}
     if wanted.timed:
         added[CHANGED_AT] = _time(df.schema, wanted.time)
     for name in df.columns:
         if name in added:
             raise InvalidPipelineError(f"changes_from adds a column of this name: rename yours. column={name}")
-    needed = map(_quoted, dict.fromkeys((*columns, *wanted.sequence)))
+    needed = map(_quote, dict.fromkeys((*columns, *wanted.sequence)))
     frame = df.select(*needed, *(column.alias(name) for name, column in added.items()))
     return ChangeRows(frame, columns, wanted.sequence, tuple(ties))
 
 
-def _parsed(df: DataFrame, schema: str | StructType) -> DataFrame:
+def _parse_json(df: DataFrame, schema: str | StructType) -> DataFrame:
     """The JSON in `value`, with or without a schema around each event; Kafka's tombstones, which are null, left out."""
     value = _column(df.schema, _VALUE, "format='debezium' with schema=").cast("string")
     row = _row_of(schema)
@@ -218,10 +218,10 @@ def _parsed(df: DataFrame, schema: str | StructType) -> DataFrame:
             raise InvalidPipelineError(
                 f"the events in the column value have a field of this name: drop the column. column={name}"
             )
-    parsed = df.where(value.isNotNull()).select(*map(_quoted, others), json.alias("_json"))
+    parsed = df.where(value.isNotNull()).select(*map(_quote, others), json.alias("_json"))
     events = (F.coalesce(f"_json.payload.{each.name}", f"_json.{each.name}").alias(each.name) for each in fields)
     unreadable = F.col("_json").isNull() | F.col(f"_json.{_UNREADABLE}").isNotNull()
-    return parsed.select(*map(_quoted, others), *events, unreadable.alias(_UNREADABLE))
+    return parsed.select(*map(_quote, others), *events, unreadable.alias(_UNREADABLE))
 
 
 def _row_of(schema: str | StructType) -> StructType:
@@ -249,7 +249,7 @@ def _changes(after: StructType, columns: tuple[str, ...], keys: tuple[str, ...],
         .when(op == "t", TRUNCATE)
         .otherwise(op)
     )
-    old, new = ({key: F.col(f"{side}.{_quoted(key)}") for key in keys} for side in ("before", "after"))
+    old, new = ({key: F.col(f"{side}.{_quote(key)}") for key in keys} for side in ("before", "after"))
     had_key = reduce(and_, (old[key].isNotNull() for key in keys))
     moved = (op == "u") & had_key & reduce(or_, (~old[key].eqNullSafe(new[key]) for key in keys))
 
@@ -262,7 +262,7 @@ def _changes(after: StructType, columns: tuple[str, ...], keys: tuple[str, ...],
         return F.struct(kind.alias(KIND), *values)
 
     def of_after(name: str) -> Column:
-        return F.col(f"after.{_quoted(name)}")
+        return F.col(f"after.{_quote(name)}")
 
     its_key = {key: F.when(op == "d", old[key]).otherwise(new[key]) for key in keys}
     one = change(kind, its_key, of_after)
@@ -289,7 +289,7 @@ def _known_position(path: str) -> _Position | None:
     return _POSITIONS.get(path.removeprefix("source.")) if path.startswith("source.") else None
 
 
-def _kept(table: StructType, wanted: Wanted) -> tuple[str, ...]:
+def _table_columns(table: StructType, wanted: Wanted) -> tuple[str, ...]:
     """The columns of the stream's table."""
     _check_names(table, wanted.keys, "key")
     _check_names(table, wanted.exclude, "exclude")
@@ -322,7 +322,7 @@ def _row_type(schema: StructType, name: str) -> StructType:
 def _column(schema: StructType, path: str, use: str) -> Column:
     """The column, or the field of a struct, `source.lsn`. Raises `InvalidPipelineError` where there is none."""
     _type_of(schema, path, use)
-    return F.col(_quoted(path) if path in schema.names else ".".join(map(_quoted, path.split("."))))
+    return F.col(_quote(path) if path in schema.names else ".".join(map(_quote, path.split("."))))
 
 
 def _type_of(schema: StructType, path: str, use: str) -> DataType:
@@ -361,7 +361,7 @@ def _alias(path: str) -> str:
     return "_" + path.replace(".", "_")
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 

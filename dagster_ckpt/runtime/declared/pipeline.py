@@ -149,7 +149,7 @@ def _operator(asset: str, stream: Stream, inputs: Sequence[StepInput]) -> Operat
         operator = OperatorStep.of(stream.step.build(inputs))
     _check_width(asset, operator.pipeline)
     for number, each in enumerate(stream.inputs):
-        _check_collations(asset, each, _compared(stream.step, each, first=number == 0))
+        _check_collations(asset, each, _compared_columns(stream.step, each, first=number == 0))
     return operator
 
 
@@ -169,7 +169,7 @@ def arrow_schema(asset: str, schema: StructType) -> pa.Schema:
     """
     fields = []
     for field in _without_watermarks(schema).fields:
-        if (name := _unsupported(field.dataType)) is not None:
+        if (name := _unsupported_type(field.dataType)) is not None:
             raise InvalidPipelineError(
                 f"a stream has no {name.upper()} columns, nor such values within others: select "
                 f"`{_INSTEAD[name].format(column=field.name)}`. "
@@ -246,14 +246,14 @@ def _width_of_column(type_: pa.DataType) -> int:
     return sum(_width_of_column(type_.field(index).type) for index in range(type_.num_fields)) or 1
 
 
-def _unsupported(type_: DataType) -> str | None:
+def _unsupported_type(type_: DataType) -> str | None:
     """Spark's name of the first type within `type_` that a stream cannot keep; None: there is none."""
     if (name := type_.typeName()) in _INSTEAD:
         return name
-    return next((found for each in _within(type_) if (found := _unsupported(each)) is not None), None)
+    return next((found for each in _within(type_) if (found := _unsupported_type(each)) is not None), None)
 
 
-def _compared(step: StatefulStep, rows: Stream, *, first: bool) -> Collection[str]:
+def _compared_columns(step: StatefulStep, rows: Stream, *, first: bool) -> Collection[str]:
     """The columns of an input by which the step knows rows from each other. `first`: it is the step's first one."""
     if step.name in WHOLE_ROWS:
         return rows.frame.columns

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def renamed(
+def rename(
     asset: str, stream: Stream, dataflow: Dataflow, stored: Pipeline | None, renames: Renames
 ) -> tuple[Stream, Dataflow]:
     """The stream and its operators under the names of the stored pipeline's state; None: there is no state yet.
@@ -44,7 +44,7 @@ def renamed(
     names = [own for own, _ in works]
     if not any(names):
         return stream, dataflow
-    return _rewired(stream, dataflow.operators, names), Dataflow(tuple(operator for _, operator in works))
+    return _rewire(stream, dataflow.operators, names), Dataflow(tuple(operator for _, operator in works))
 
 
 def with_files(asset: str, dataflow: Dataflow, stored: Pipeline, renames: Renames) -> Dataflow:
@@ -86,7 +86,7 @@ def _check_can_follow(asset: str, operator: OperatorStep | AppendOnly, own: Own)
         )
 
 
-def _rewired(stream: Stream, operators: Sequence[OperatorStep | AppendOnly], names: Sequence[Own]) -> Stream:
+def _rewire(stream: Stream, operators: Sequence[OperatorStep | AppendOnly], names: Sequence[Own]) -> Stream:
     done: dict[int, Stream] = {}
     steps = stream.steps
     for step, operator, own in zip(steps, operators, names, strict=True):

@@ -39,7 +39,7 @@ _UTC = "Z"
 """Java's normalized name of the zone without offset."""
 
 
-def selected(rows: "DataFrame", columns: "Sequence[str | Column]") -> "DataFrame":
+def select_columns(rows: "DataFrame", columns: "Sequence[str | Column]") -> "DataFrame":
     """The columns, texts in Spark's SQL; and the kind of each row, where rows have one."""
     kind = [CHANGE_TYPE] if CHANGE_TYPE in rows.columns else []
     texts = [each for each in columns if isinstance(each, str)]
@@ -72,14 +72,14 @@ class RowWork:
         self._rows, self._worked = rows, worked
 
     @cached_property
-    def _added(self) -> list[Node]:
+    def _added_nodes(self) -> list[Node]:
         """The last first."""
         return nodes_above(self._worked.sparkSession, plan_of(self._worked), plan_of(self._rows))
 
     @cached_property
     def text(self) -> str:
         """The work, from the first on: `SELECT a, (b + 1) AS c WHERE (a > 2)`."""
-        steps = ((_ROW_BY_ROW.get(node.kind, node.kind), node) for node in reversed(self._added))
+        steps = ((_ROW_BY_ROW.get(node.kind, node.kind), node) for node in reversed(self._added_nodes))
         session = self._worked.sparkSession
         told = [(word, ", ".join(sql_of(session, each) for each in node.expressions)) for word, node in steps if word]
         return " ".join(f"{word} {expressions}" for word, expressions in told)
@@ -91,7 +91,7 @@ class RowWork:
         insertion and its deletion must be evaluated in the same zone.
         """
         session = self._worked.sparkSession
-        if not any(_depends_on_zone(part) for node in self._added for part in node.parts()):
+        if not any(_depends_on_zone(part) for node in self._added_nodes for part in node.parts()):
             return text
         name = session_zone(session)
         return text if name == _UTC else f"{text} [in time zone {name}]"
@@ -119,7 +119,7 @@ class RowWork:
 
     def check_partitions(self) -> None:
         """Raise `InvalidPipelineError` for work that moves the changes of a step: each task works on its own."""
-        moved = {node.kind for node in self._added} & _MOVES
+        moved = {node.kind for node in self._added_nodes} & _MOVES
         if moved:
             raise InvalidPipelineError(
                 "the rows of a step stay in their partitions until the next one brings them to its keys: leave out "
@@ -132,10 +132,10 @@ class RowWork:
 
         None where a row may have become several, so that nothing identifies it any more.
         """
-        if any(node.kind not in _AT_MOST_ONE for node in self._added):
+        if any(node.kind not in _AT_MOST_ONE for node in self._added_nodes):
             return None
         origins = {number: name for name, number in _attributes(self._rows).items()}
-        for node in reversed(self._added):
+        for node in reversed(self._added_nodes):
             if node.kind == "Project":
                 made = zip(node.output, node.expressions, strict=True)
                 origins = {
@@ -210,15 +210,13 @@ def _check_expression(expression: Expression, text: str) -> None:
         )
     if any(part.kind in _OF_ANOTHER_TABLE for part in (expression, *parts)):
         raise InvalidPipelineError(
-            "the upstream table updates and deletes rows, and this condition asks another table, whose rows may be "
-            "others when a row goes than when it came: use the row's values only. "
-            f"condition={text}"
+            "the upstream table updates and deletes rows, and this condition reads another table, which may have "
+            f"changed when a row is deleted: use the row's values only. condition={text}"
         )
     if not expression.deterministic or any(moment_in(part) is not None for part in (expression, *parts)):
         raise InvalidPipelineError(
-            "the upstream table updates and deletes rows, and this condition may say one thing of a row when it comes "
-            "and another when it goes: use the row's values only, not the time of day or chance. "
-            f"condition={text}"
+            "the upstream table updates and deletes rows, and this condition is not deterministic over the row's "
+            f"values: use these only, not the time of day or chance. condition={text}"
         )
 
 

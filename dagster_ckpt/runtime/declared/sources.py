@@ -61,7 +61,7 @@ class KafkaOptions:
 
 
 @dataclass(frozen=True)
-class Source:
+class StreamSource:
     """One source of a running plan.
 
     `number` is its folder below `sources/` in Spark's checkpoint, `lines` its places in Spark's offset log (a plan that
@@ -82,14 +82,14 @@ class Source:
         return self.kafka is not None and self.kafka.begins_at_end
 
 
-def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[Source, ...]:
+def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[StreamSource, ...]:
     """The distinct sources of a plan, in order of first use.
 
     Raises `InvalidPipelineError` for one whose rows could not be read again after a crash.
     """
     read = {leaf.number: _source(asset, session, leaf) for leaf in reversed(leaves)}
     unique = _unique_by_options([source.identity for source in read.values()])
-    found: dict[int, Source] = {}
+    found: dict[int, StreamSource] = {}
     for line, leaf in enumerate(leaves):
         if leaf.number in found:
             twin = found[leaf.number]
@@ -113,7 +113,7 @@ def _unique_by_options(identities: Sequence[SourceIdentity]) -> set[SourceIdenti
     return {identity for identity in identities if replace(identity, address="") in alone}
 
 
-def positions_by_source(sources: Sequence[Source], manifest: Manifest) -> tuple[SourcePosition, ...]:
+def positions_by_source(sources: Sequence[StreamSource], manifest: Manifest) -> tuple[SourcePosition, ...]:
     """The manifest's position of each source, in the plan's order.
 
     Raises `IncompatibleStateError` where the stream has read other sources than these. At epoch 0 it has read none:
@@ -122,8 +122,8 @@ def positions_by_source(sources: Sequence[Source], manifest: Manifest) -> tuple[
     known = {position.source: position for position in manifest.sources}
     wanted = [source.identity for source in sources]
     if known and manifest.epoch != EMPTY and known.keys() != set(wanted):
-        gone = [named(identity) for identity in known if identity not in wanted]
-        new = [named(identity) for identity in wanted if identity not in known]
+        gone = [source_text(identity) for identity in known if identity not in wanted]
+        new = [source_text(identity) for identity in wanted if identity not in known]
         raise IncompatibleStateError(
             'the stream\'s inputs are not those its state was made from: restore them; say moved={"old": "new"} where '
             "a folder or a bucket has moved; or start again with rollback(0), or with fork(..., epoch=0) beside it. "
@@ -158,7 +158,7 @@ def _spelling(session: SparkSession, address: str) -> str:
     return re.sub("^file:/+", "file:/", redacted_folder(whole)).rstrip("/")
 
 
-def _source(asset: str, session: SparkSession, leaf: Leaf) -> Source:
+def _source(asset: str, session: SparkSession, leaf: Leaf) -> StreamSource:
     found = source_options(leaf)
     name, options = found.format, found.options
     if name in _NOT_REPLAYABLE:
@@ -175,10 +175,12 @@ def _source(asset: str, session: SparkSession, leaf: Leaf) -> Source:
     kept = tuple(sorted((key, options[key]) for key in chosen if key in options))
     if found.reads_files:
         path = _absolute_path(session, options["path"])
-        return Source(SourceIdentity(name, redacted_folder(path), kept), leaf.number, (), reads_files=True, path=path)
+        return StreamSource(
+            SourceIdentity(name, redacted_folder(path), kept), leaf.number, (), reads_files=True, path=path
+        )
     address = redacted_address(options.get(_BROKERS.get(name, "path"), ""))
     kafka = _kafka_options(options) if name == KAFKA else None
-    return Source(SourceIdentity(name, address, kept), leaf.number, (), reads_files=False, kafka=kafka)
+    return StreamSource(SourceIdentity(name, address, kept), leaf.number, (), reads_files=False, kafka=kafka)
 
 
 def _kafka_options(options: Mapping[str, str]) -> KafkaOptions:
@@ -199,7 +201,7 @@ def _absolute_path(session: SparkSession, path: str) -> str:
     return str(file_system.makeQualified(hadoop_path).toString())
 
 
-def named(identity: SourceIdentity) -> str:
+def source_text(identity: SourceIdentity) -> str:
     """The source as errors name it: `kafka subscribe=departures`."""
     options = ", ".join(f"{key}={value}" for key, value in identity.options)
     return " ".join(filter(None, (identity.format, identity.address, options)))

@@ -86,8 +86,8 @@ class Stream:
     As a parameter of a streaming function it is the table of the stream with the parameter's name. If that updates and
     deletes rows, so does what the next step takes: each step says whether it can follow.
 
-    Of a query, `columns` are the table's columns, each with the name that it has in the step's output, where these
-    differ; and `work` is the text of what Spark does with the rows of a source or of a step that only appends.
+    `columns` are a query's: those of the table, each with the name that it has in the step's output, where these
+    differ. `work` is then the text of what Spark does with the rows of a source or of a step that only appends.
     `table` is `initial` as it was given, before any work on its rows.
     `ignored_watermarks` are the watermarks in it, each as column and delay, which let nothing go.
     """
@@ -159,7 +159,7 @@ class Stream:
         """Whether rows are the changes of an upstream's table, which updates and deletes them."""
         return self.upstream is not None and self.upstream.updating
 
-    def mirrored(self) -> "Stream":
+    def with_mirror(self) -> "Stream":
         """The stream as it runs: one that reads an updating table without a stateful step mirrors that table."""
         if self.step is not None or self.upstream is None or not self.updating or self.keys:
             return self
@@ -186,7 +186,7 @@ class Stream:
         """
         # The text of a Column has numbers of Spark's and Python's.
         describe = (lambda _: condition) if isinstance(condition, str) else None
-        return self._worked(lambda rows: rows.where(condition), describe)
+        return self._with_work(lambda rows: rows.where(condition), describe)
 
     def select(self, *columns: "str | Column") -> "Stream":
         """These columns instead, each a name or an expression in Spark's SQL, or a Column.
@@ -195,7 +195,7 @@ class Stream:
 
         If the rows are those of a table that updates them, the columns must depend on the row's values alone.
         """
-        return self._worked(lambda rows: row_work.selected(rows, columns))
+        return self._with_work(lambda rows: row_work.select_columns(rows, columns))
 
     def with_column(self, name: str, column: "str | Column") -> "Stream":
         """The rows with one more column, or with another in place of the one of that name. Otherwise as `select`.
@@ -206,7 +206,7 @@ class Stream:
 
     def with_columns(self, columns: "Mapping[str, str | Column]") -> "Stream":
         """As `with_column`, for several columns by name; none of them sees another."""
-        return self._worked(lambda rows: row_work.with_columns(rows, columns))
+        return self._with_work(lambda rows: row_work.with_columns(rows, columns))
 
     def transform(self, function: "Callable[[DataFrame], DataFrame]") -> "Stream":
         """What a function makes of the rows with Spark's stateless operations. It may be called more than once.
@@ -216,12 +216,12 @@ class Stream:
         If the rows are those of a table that updates them, they have `_change_type`, which the function keeps as it is,
         and the result may depend on the row's values alone: no joins.
         """
-        return self._worked(function)
+        return self._with_work(function)
 
-    def _worked(self, work: Work, describe: "Callable[[DataFrame], str] | None" = None) -> "Stream":
+    def _with_work(self, work: Work, describe: "Callable[[DataFrame], str] | None" = None) -> "Stream":
         """This stream with stateless work on its rows. `describe` gives its text, None: as Spark's plan does."""
         if self.step is not None:
-            return behind(self)._worked(work, describe)  # noqa: SLF001  (another stream)
+            return changes_of_step(self)._with_work(work, describe)  # noqa: SLF001  (another stream)
         if isinstance(self.frame, PlaceholderFrame):
             return self
         frame = work(self.frame)
@@ -249,7 +249,7 @@ class Stream:
 
             Stream(orders.to_df().groupBy("shop").count())
 
-        Of a table whose rows are updated and deleted this is the way to a DataFrame: `frame` has its changes.
+        The only way to a DataFrame of a table whose rows are updated and deleted: `frame` has its changes.
         """
         return as_dataframe(self)
 
@@ -264,7 +264,7 @@ class Stream:
         If the rows are those of a table that updates and deletes them, a window follows: see `window`.
         """
         if self.step is not None:
-            return behind(self).with_watermark(column, delay, idle_after)
+            return changes_of_step(self).with_watermark(column, delay, idle_after)
         if self.event_time is not None:
             raise InvalidPipelineError(
                 f"a stream has one event time: call with_watermark once. columns={self.event_time.column}, {column}"
@@ -281,7 +281,7 @@ class Stream:
         know by themselves when they are done with a row.
         """
         if self.step is not None:
-            return behind(self).key_by(*columns, expire_after=expire_after)
+            return changes_of_step(self).key_by(*columns, expire_after=expire_after)
         if not columns:
             raise InvalidPipelineError(
                 "key_by needs at least one column; for one row over everything leave key_by out. columns=()"
@@ -316,7 +316,7 @@ class Stream:
             )
 
         return self._with_step(
-            StatefulStep("aggregate", build, compared=_compared_by(aggregations), code=code_of(aggregations))
+            StatefulStep("aggregate", build, compared=_valued_columns(aggregations), code=code_of(aggregations))
         )
 
     def window(
@@ -362,7 +362,7 @@ class Stream:
         Keys are compared in the order of the two `key_by`; null equals nothing.
         """
         lower_us, upper_us = microseconds(lower, "lower"), microseconds(upper, "upper")
-        return self._joined("interval_join", other, on_end, IntervalJoin.build, lower_us, upper_us, how, late)
+        return self._with_join("interval_join", other, on_end, IntervalJoin.build, lower_us, upper_us, how, late)
 
     def join(
         self,
@@ -390,7 +390,7 @@ class Stream:
         if expire_after is None:
             return self._joined_tables(other, how, late, on_end)
         reach_us = microseconds(expire_after, "expire_after")
-        return self._joined("join", other, on_end, IntervalJoin.expiring, reach_us, how, late)
+        return self._with_join("join", other, on_end, IntervalJoin.expiring, reach_us, how, late)
 
     def _joined_tables(self, other: "Stream", how: str, late: str, on_end: str) -> "Stream":
         """The join without a bound in time."""
@@ -427,7 +427,7 @@ class Stream:
 
         `how`, `late` and `on_end` as in `interval_join`.
         """
-        return self._joined("instant_join", other, on_end, WindowedJoin.build, None, how, late)
+        return self._with_join("instant_join", other, on_end, WindowedJoin.build, None, how, late)
 
     def window_join(
         self,
@@ -444,9 +444,9 @@ class Stream:
 
         `how`, `late` and `on_end` as in `interval_join`.
         """
-        return self._joined("window_join", other, on_end, WindowedJoin.build, window, how, late)
+        return self._with_join("window_join", other, on_end, WindowedJoin.build, window, how, late)
 
-    def _joined(
+    def _with_join(
         self, name: str, other: "Stream", on_end: str, build: Callable[..., Operator], *options: Any
     ) -> "Stream":
         """The join that `build` makes of the inputs, their keys, their event times and these options."""
@@ -556,7 +556,7 @@ class Stream:
         return self._with_step(StatefulStep("distinct", build))
 
     def union(self, other: "Stream") -> "Stream":
-        """All rows of both, equal ones as often as both have them; both have the same columns, in the same order."""
+        """All rows of both, as SQL's UNION ALL; both have the same columns, in the same order."""
 
         def build(inputs: Sequence[StepInput]) -> Operator:
             return UnionAll.build(*_whole(inputs))
@@ -572,7 +572,7 @@ class Stream:
         return self._set_operation(Kind.INTERSECT_ALL, other)
 
     def subtract(self, other: "Stream") -> "Stream":
-        """The distinct rows that the other has not. A row goes when the other gets it. Otherwise as `intersect`."""
+        """SQL's EXCEPT: distinct rows, retracted when `other` gains the row. Otherwise as `intersect`."""
         return self._set_operation(Kind.SUBTRACT, other)
 
     def except_all(self, other: "Stream") -> "Stream":
@@ -609,8 +609,8 @@ class Stream:
     def _with_step(self, step: StatefulStep) -> "Stream":
         """This stream with a stateful step. Raises `InvalidPipelineError` where the step is not possible."""
         if self.step is not None:
-            return behind(self)._with_step(step)  # noqa: SLF001  (another stream)
-        others = tuple(behind(each) if each.step is not None else each for each in step.others)
+            return changes_of_step(self)._with_step(step)  # noqa: SLF001  (another stream)
+        others = tuple(changes_of_step(each) if each.step is not None else each for each in step.others)
         if step.name in WHOLE_ROWS:
             return replace(
                 _by_all_columns(self, step.name),
@@ -626,8 +626,7 @@ class Stream:
                 )
             if stream.expire_after_us is not None and step.name not in _EXPIRING:
                 raise InvalidPipelineError(
-                    f"{step.name} knows by itself when it is done with a row: leave expire_after out of key_by. "
-                    f"step={step.name}"
+                    f"{step.name} expires rows itself: leave expire_after out of key_by. step={step.name}"
                 )
         return replace(self, step=step)
 
@@ -646,7 +645,7 @@ def global_aggregate(stream: Stream, aggregations: Mapping[str, Aggregation]) ->
             rows, lambda keys, spec: RunningAggregate.build(keys, aggregations, spec, **options).lasting()
         )
 
-    step = StatefulStep("aggregate", build, compared=_compared_by(aggregations), code=code_of(aggregations))
+    step = StatefulStep("aggregate", build, compared=_valued_columns(aggregations), code=code_of(aggregations))
     return stream._with_step(step)  # noqa: SLF001  (a step that Stream has no method for)
 
 
@@ -661,13 +660,13 @@ def _in_order(rows: "DataFrame", columns: Sequence[str]) -> "DataFrame":
     return rows.toDF(*by_number.values()).select(*(F.col(by_number[name]).alias(name) for name in columns))
 
 
-def worked_by(stream: Stream, work: Work, text: str) -> Stream:
+def with_query_work(stream: Stream, work: Work, text: str) -> Stream:
     """The stream with stateless work of a query on its rows; `text` is what the step's fingerprint has of it."""
-    worked = stream._worked(work, lambda _: text)  # noqa: SLF001  (work with a text of its own)
+    worked = stream._with_work(work, lambda _: text)  # noqa: SLF001  (work with a text of its own)
     return worked if worked.updating else replace(worked, work=text)
 
 
-def as_it_ends(stream: Stream) -> Stream:
+def unwrap_last_step(stream: Stream) -> Stream:
     """The stream that ends in a step, where this one is behind it and nothing was done with its changes."""
     if stream.step is not None or stream.earlier is None or stream.earlier.work or stream.keys or stream.event_time:
         return stream
@@ -680,17 +679,17 @@ class PlaceholderFrame:
 
 def rows_of(stream: Stream) -> Stream:
     """The stream of the rows of a table: behind the step, where the stream ends in one."""
-    return stream if stream.step is None else behind(stream)
+    return stream if stream.step is None else changes_of_step(stream)
 
 
-def behind(stream: Stream) -> Stream:
+def changes_of_step(stream: Stream) -> Stream:
     """The stream of a step's changes, for the next step. Its frame only stands for them: it has their columns."""
     from dagster_ckpt.runtime.declared.pipeline import declared_operator  # it is above this module
 
     assert stream.step is not None, "only a step has changes"
     if stream.columns:
         renamed = [f"{quote(own)} AS {quote(name)}" for name, own in stream.columns]
-        return behind(replace(stream, columns=())).select(*renamed)
+        return changes_of_step(replace(stream, columns=())).select(*renamed)
     if isinstance(stream.frame, PlaceholderFrame):
         return Stream(stream.frame, earlier=Earlier(stream, stream.frame))
     pipeline = declared_operator(stream).pipeline
@@ -735,7 +734,7 @@ class WindowedStream:
             kind = WindowAggregate if fixed else SessionAggregate
             return _of_groups(rows, lambda keys, spec: kind.build(keys, aggregations, spec, *options))
 
-        compared = _compared_by(aggregations)
+        compared = _valued_columns(aggregations)
         code = code_of(aggregations)
         step = StatefulStep("window", build, compared=compared, on_end=self.on_end, code=code, never_late=never_late)
         return self.stream._with_step(step)  # noqa: SLF001  (one class in two steps)
@@ -805,7 +804,7 @@ def _check_some(aggregations: Mapping[str, Aggregation]) -> None:
         raise InvalidPipelineError("an aggregate needs something to compute, such as rows=agg.count(). got=nothing")
 
 
-def _compared_by(aggregations: Mapping[str, object]) -> tuple[str, ...]:
+def _valued_columns(aggregations: Mapping[str, object]) -> tuple[str, ...]:
     """The columns whose values are compared. A count compares none."""
     named = [one for one in aggregations.values() if isinstance(one, Aggregation)]  # the others are refused later
     valued = [one for one in named if one.function != "count"]

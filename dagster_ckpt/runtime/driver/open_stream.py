@@ -21,7 +21,7 @@ from dagster_ckpt.runtime.lag.source_lags import SourceLags
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.micro_batch.epoch_plans import Shuffled
 from dagster_ckpt.runtime.micro_batch.executor_files import ExecutorFiles
-from dagster_ckpt.runtime.micro_batch.seen_files import spelled_now
+from dagster_ckpt.runtime.micro_batch.seen_files import current_spelling
 from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of
 from dagster_ckpt.runtime.spark.package_archive import archive_of
 from dagster_ckpt.runtime.spark.session import is_local, task_slots
@@ -33,7 +33,7 @@ from dagster_ckpt.runtime.task.dataflow import (
     shard_replies,
     shard_replies_of_own_epoch,
 )
-from dagster_ckpt.runtime.task.epoch_task import Replies, Sent, TaskSetup
+from dagster_ckpt.runtime.task.epoch_task import Replies, ReplyAccumulator, TaskSetup
 from dagster_ckpt.runtime.task.row_intake import NULL_ROWS
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
@@ -80,7 +80,7 @@ class OpenStream:
     upstreams: Upstreams
     topics: Topics
     lags: SourceLags
-    replies: Sent
+    replies: ReplyAccumulator
     files: ExecutorFiles | None
     nulls: NullRowsWarning
 
@@ -117,7 +117,7 @@ class OpenStream:
         store = with_ancestors(self.terms.writer.store, self.root, manifest.ancestors)
         lists = IndexedLists(store, FILES_SEEN, clock)
         files = {
-            index: spelled_now(
+            index: current_spelling(
                 self.job.asset, lists.columns(position.files, FILE_SEEN), position.moved, source, session
             )
             for index, (source, position) in enumerate(zip(sources, positions, strict=True))

@@ -25,9 +25,9 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.epochs.topic_offsets import LostOffsets, read_elsewhere
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, name_of, parts_of_name
-from dagster_ckpt.protocol.transitions.edits import beginnings
+from dagster_ckpt.protocol.transitions.edits import initial_positions
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
-from dagster_ckpt.runtime.declared.sources import moves_of, named
+from dagster_ckpt.runtime.declared.sources import moves_of, source_text
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, check_stream, check_tables
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, StreamJob
@@ -94,7 +94,7 @@ def is_beside(there: Manifest, newest: Manifest, moves: Moves) -> bool:
     A stream that was removed and created again, or that has begun again with other sources, has a new one.
     """
     known = {each.source: each.initial for each in there.sources}
-    wanted = beginnings(positions_gone_on(newest.sources, there.pipeline, moves))
+    wanted = initial_positions(positions_gone_on(newest.sources, there.pipeline, moves))
     begun = all(known.get(each.source) == each.initial for each in wanted)
     return begun and there.ancestors[-1:] != () and there.ancestors[-1].uuid == newest.uuid
 
@@ -185,7 +185,7 @@ class _Rebuild:
         """Raise `InvalidPipelineError` where the code does not read all that the stream has read."""
         read = {source.identity for source in checked.sources}
         known = positions_gone_on(newest.sources, checked.dataflow.pipeline, self.moves)
-        if gone := [named(each.source) for each in known if each.source not in read]:
+        if gone := [source_text(each.source) for each in known if each.source not in read]:
             raise InvalidPipelineError(
                 "the stream has read sources that the code does not read, or under another name, so nothing shows "
                 'that the rebuilt one has their rows: say moved={"old": "new"} where a folder or a bucket has moved; '
@@ -196,12 +196,12 @@ class _Rebuild:
         if tables:
             raise InvalidPipelineError(
                 "the stream began with a table, whose rows the rebuilt one would lack: give it again, with "
-                f"Stream(df, initial=...). stream={self.job.asset}, sources={sorted(map(named, tables))}"
+                f"Stream(df, initial=...). stream={self.job.asset}, sources={sorted(map(source_text, tables))}"
             )
         check_tables(self.job.asset, checked, known)
         begun = {each.source for each in known if each.initial is not None}
         if new := [
-            named(each.identity) for each in checked.sources if each.begins_at_end and each.identity not in begun
+            source_text(each.identity) for each in checked.sources if each.begins_at_end and each.identity not in begun
         ]:
             raise InvalidPipelineError(
                 "a new source begins at its end, so the rebuilt stream would have none of the rows that it has now: "
@@ -262,16 +262,16 @@ class _Rebuild:
     def _hooks(self) -> JobHooks:
         lag: list[Lag | None] = [None]
 
-        def committed(epoch: CommittedEpoch) -> None:
+        def on_commit(epoch: CommittedEpoch) -> None:
             manifest = epoch.manifest
             rows = manifest.statistics.total_rows_in
             self.hooks.on_progress(Progress(self.name, manifest.epoch, rows, lag[0]))
             self._rest(round(epoch.epoch_ms * (1 / self.pace - 1)))
 
-        def measured(found: Lag | None) -> None:
+        def on_lag(found: Lag | None) -> None:
             lag[0] = found
 
-        def skipped(missing: Sequence[LostOffsets]) -> None:
+        def on_skipped_offsets(missing: Sequence[LostOffsets]) -> None:
             if gone := read_elsewhere(missing, self._newest(self.chain).sources):
                 raise IncompatibleStateError(
                     "the stream has read records that its topics no longer have, so the rebuilt one would lack them, "
@@ -280,11 +280,11 @@ class _Rebuild:
                 )
 
         return JobHooks(
-            on_commit=committed,
+            on_commit=on_commit,
             stop_reason=self.hooks.stop_reason,
             on_idle=self.hooks.on_idle,
-            on_lag=measured,
-            on_skipped=skipped,
+            on_lag=on_lag,
+            on_skipped=on_skipped_offsets,
         )
 
     def _rest(self, for_ms: int) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import CheckpointError, OutsideCodeError
 from dagster_ckpt.protocol.redaction import redacted_folder, redacted_text, shown_messages
-from dagster_ckpt.runtime.declared.sources import Source, named
+from dagster_ckpt.runtime.declared.sources import StreamSource, source_text
 
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|\s|$)")
 
@@ -24,7 +24,7 @@ _OUT_OF_MEMORY = 52
 _EXIT_S_MAX = 5.0
 
 
-def explained(asset: str, sources: Sequence[Source], error: Exception, session: SparkSession) -> Exception:
+def explain_error(asset: str, sources: Sequence[StreamSource], error: Exception, session: SparkSession) -> Exception:
     """The error to raise for one that ended a stream's query; an error that is not from Spark is returned unchanged.
 
     Spark reports a missing folder in several ways, some without a path ("Option 'basePath' not found"): so the folders
@@ -40,13 +40,13 @@ def explained(asset: str, sources: Sequence[Source], error: Exception, session: 
     return CheckpointError(
         "Spark ended the query that runs the stream; nothing of the epoch in work was committed. Remove the cause and "
         f"start again: it goes on from its last epoch. asset={asset}, "
-        f"sources={list(map(_reached, sources))}, reason={reason}"
+        f"sources={list(map(_with_brokers, sources))}, reason={reason}"
     )
 
 
-def _reached(source: Source) -> str:
+def _with_brokers(source: StreamSource) -> str:
     """`kafka subscribe=departures at broker:9092`: a broker that does not answer may be another than was meant."""
-    name = named(source.identity)
+    name = source_text(source.identity)
     return name if source.kafka is None else f"{name} at {source.kafka.brokers}"
 
 
@@ -107,7 +107,7 @@ def _missing(asset: str, paths: Sequence[str]) -> CheckpointError:
     )
 
 
-def _missing_folders(sources: Sequence[Source], session: SparkSession) -> Iterator[str]:
+def _missing_folders(sources: Sequence[StreamSource], session: SparkSession) -> Iterator[str]:
     """The folders and patterns of file sources that match nothing now, as far as Hadoop can list them."""
     jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
     conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001

@@ -32,8 +32,8 @@ from dagster_ckpt.runtime.catalyst.values import Node
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
 from dagster_ckpt.runtime.declared.function_digests import Digests, function_digests
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow, check_initial
-from dagster_ckpt.runtime.declared.renaming import renamed, with_files
-from dagster_ckpt.runtime.declared.sources import Source, sources_of
+from dagster_ckpt.runtime.declared.renaming import rename, with_files
+from dagster_ckpt.runtime.declared.sources import StreamSource, sources_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.micro_batch.initial_tables import describe_table, refuse_other_tables
@@ -60,7 +60,7 @@ class CheckedStream:
     """A stream that passed the checks, as it runs."""
 
     stream: Stream
-    sources: tuple[Source, ...]
+    sources: tuple[StreamSource, ...]
     dataflow: Dataflow
 
     @cached_property
@@ -107,7 +107,7 @@ class CheckedStream:
 
 def check_stream(job: StreamJob) -> CheckedStream:
     """Return the stream with its sources and operator. Raises `InvalidPipelineError` before anything is started."""
-    running, plans = _analysed(job.asset, job.stream)
+    running, plans = _analyse(job.asset, job.stream)
     session = running.frame.sparkSession
     scheme = job.address.url.split(":", maxsplit=1)[0]
     if scheme == "memory":
@@ -116,29 +116,29 @@ def check_stream(job: StreamJob) -> CheckedStream:
         )
     with naming(asset=job.asset):
         check_reach(job.address.url, job.address.options, str(session.sparkContext.master))
-    checked = _planned(job.asset, running, plans)
+    checked = _plan(job.asset, running, plans)
     for each in running.all_ignored_watermarks:
         _LOG.warning("%s. stream=%s, watermark=%s", IGNORED_WATERMARK, job.asset, each)
     _check_plan(job, checked)
     return checked
 
 
-def planned(asset: str, stream: object) -> CheckedStream:
+def plan_stream(asset: str, stream: object) -> CheckedStream:
     """The stream with its sources and operators, whatever store it will have.
 
     Raises `InvalidPipelineError` for what is no stream, and for one that cannot be kept up to date.
     """
-    return _planned(asset, *_analysed(asset, stream))
+    return _plan(asset, *_analyse(asset, stream))
 
 
-def _analysed(asset: str, stream: object) -> tuple[Stream, Sequence[Node]]:
+def _analyse(asset: str, stream: object) -> tuple[Stream, Sequence[Node]]:
     """The stream as it runs, and Spark's plan of each of its inputs."""
     if not isinstance(stream, Stream):
         raise InvalidPipelineError(
             "a streaming asset's function returns a Stream: write Stream(df). "
             f"asset={asset}, returned={type(stream).__name__}"
         )
-    running = stream.mirrored()
+    running = stream.with_mirror()
     inputs = running.sources
     plans = [analysed_plan(asset, each.frame) for each in inputs]
     session = running.frame.sparkSession
@@ -155,7 +155,7 @@ def _analysed(asset: str, stream: object) -> tuple[Stream, Sequence[Node]]:
     return running, plans
 
 
-def _planned(asset: str, running: Stream, plans: Sequence[Node]) -> CheckedStream:
+def _plan(asset: str, running: Stream, plans: Sequence[Node]) -> CheckedStream:
     for plan in plans:
         refuse_stateful_steps(asset, plan)
     of_inputs = [leaves(plan) for plan in plans]
@@ -184,7 +184,7 @@ def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob, move
     # The newest manifest remembers all names, but not those of a state in whose place a rebuilt one came.
     named_by = shown if shown is not None and newest is not None and has_swapped_since(shown, newest) else newest
     stored = None if named_by is None or named_by.epoch == EMPTY else named_by.pipeline
-    stream, dataflow = renamed(asset, checked.stream, checked.dataflow, stored, renames)
+    stream, dataflow = rename(asset, checked.stream, checked.dataflow, stored, renames)
     checked = replace(checked, stream=stream, dataflow=dataflow)
     if checked.begins_now:
         checked = _with_beginnings(checked, shown, newest)
@@ -318,7 +318,7 @@ def _check_plan(job: StreamJob, checked: CheckedStream) -> None:
         ) from error
 
 
-def _by_input(sources: tuple[Source, ...], lines: list[int]) -> list[tuple[SourceIdentity, ...]]:
+def _by_input(sources: tuple[StreamSource, ...], lines: list[int]) -> list[tuple[SourceIdentity, ...]]:
     """What each input reads. `lines` has how many of the plan's streaming relations each input has."""
     ends = list(accumulate(lines))
     return [

@@ -99,7 +99,7 @@ class StreamQuery:
                 query.raise_failure()
                 return end
         query.raise_failure()
-        if self._job.options.mode is Mode.CONTINUOUS or not query.found_no_more():
+        if self._job.options.mode is Mode.CONTINUOUS or not query.is_at_end_of_input():
             raise CheckpointDeclinedError(
                 f"the query that runs the stream was stopped from outside. asset={self._job.asset}"
             )
@@ -172,24 +172,24 @@ class StreamQuery:
             writer=self._terms.writer,
             coordinator=self._coordinator,
             checkpoint=self._checkpoint,
-            checked=opened.topics.checked,
+            checked=opened.topics.check_positions,
             sources=opened.checked.sources,
             replies=opened.replies,
             watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.sources], run.clock),
             horizon_us=opened.checked.dataflow.horizon_us,
-            on_commit=self._committed,
+            on_commit=self._after_commit,
             pulse=run.pulse,
             clock=run.clock,
             files=opened.files,
             functions=opened.checked.functions,
         )
 
-    def _committed(self, epoch: CommittedEpoch) -> None:
-        self._plans.saw(epoch.manifest)
+    def _after_commit(self, epoch: CommittedEpoch) -> None:
+        self._plans.adapt_to(epoch.manifest)
         self._open.nulls.warn_once(epoch)
         self._hooks.on_commit(epoch)
-        self._open.upstreams.committed(epoch.manifest)
-        self._open.topics.committed(epoch.manifest)
+        self._open.upstreams.on_commit(epoch.manifest)
+        self._open.topics.on_commit(epoch.manifest)
 
 
 def _watermark_of(stream: Stream) -> InputWatermark:

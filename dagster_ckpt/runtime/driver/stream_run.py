@@ -11,7 +11,7 @@ from dagster_ckpt.runtime.driver.spark_errors import secrets_left_out
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, as_stored, check_stream, event_times_of
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_work import StreamWork
-from dagster_ckpt.runtime.driver.terms import Run, run_terms
+from dagster_ckpt.runtime.driver.terms import RunContext, run_terms
 from dagster_ckpt.runtime.spark.process_folder import remove_abandoned
 from dagster_ckpt.runtime.task.worker_engine import check_cache
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -39,7 +39,7 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     root = job.address.open()
     store = folder_store(root, job.folder)
     check_cache(job.options.engine, store)
-    chain, run = ManifestChain(store, clock), Run.begin(job.asset, job.options, hooks, clock)
+    chain, run = ManifestChain(store, clock), RunContext.begin(job.asset, job.options, hooks, clock)
     try:
         checked, opening = run.retry_opening(partial(_as_stored, checked, chain, job))
         job = replace(job, stream=checked.stream)

@@ -16,7 +16,7 @@ from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointC
 from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.runtime.declared.function_digests import changed_functions
 from dagster_ckpt.runtime.driver.open_stream import OpenStream
-from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone, reason_of
+from dagster_ckpt.runtime.driver.spark_errors import explain_error, jvm_is_gone, reason_of
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream
 from dagster_ckpt.runtime.driver.stream_job import JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_query import StreamQuery
@@ -53,7 +53,7 @@ class StreamWork:
             terms.run.hooks.on_changed_functions(names)
         opened = OpenStream.of(job, checked, root, terms)
         try:
-            opened.topics.committed(before)
+            opened.topics.on_commit(before)
             check_ancestors(root, terms.run.clock, before)
         except BaseException:
             opened.topics.end()
@@ -111,7 +111,7 @@ class StreamWork:
                 )
             elif not self.tolerates("an epoch", error):
                 topics.diagnose(manifest, has_failed_often=True)
-                better = explained(opened.job.asset, opened.checked.sources, error, session)
+                better = explain_error(opened.job.asset, opened.checked.sources, error, session)
                 topics.check_answers(better)
                 raise better from error.__cause__
             return None

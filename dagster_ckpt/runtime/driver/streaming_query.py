@@ -46,7 +46,7 @@ class EpochQuery:
 
     def start(self, writer: DataStreamWriter) -> None:
         """Start the query. Raises Spark's errors about its plan."""
-        self._query = writer.foreachBatch(_unowned(self._hand_over)).start()
+        self._query = writer.foreachBatch(_without_owner(self._hand_over)).start()
         threading.Thread(target=self._await_end, args=(self._query,), name="query-end", daemon=True).start()
 
     def wait(self, timeout_s: float) -> bool:
@@ -127,7 +127,7 @@ class EpochQuery:
         if self._failure is not None:
             raise self._failure
 
-    def found_no_more(self) -> bool:
+    def is_at_end_of_input(self) -> bool:
         """Whether the query ended because it has processed all input. Call it once the query has ended."""
         # A query that was stopped from outside ends in the same way, but not after it looked for new rows and found
         # none. From a source without "available now" Spark runs just one batch, and does not look again.
@@ -177,7 +177,7 @@ def did_not_start(error: BaseException) -> bool:
     return isinstance(error, PySparkException) and "Python worker failed to connect back" in str(error)
 
 
-def _unowned(work: Work) -> Work:
+def _without_owner(work: Work) -> Work:
     """`work`, without keeping the object that it is a method of.
 
     Python keeps what it has handed to the JVM until the JVM drops it. The JVM keeps it with the query, and the query

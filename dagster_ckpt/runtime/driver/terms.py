@@ -34,7 +34,7 @@ RETRIED = "%s failed and is tried again. asset=%s, failure=%s of %s tolerated, r
 
 
 @dataclass(frozen=True)
-class Run:
+class RunContext:
     """What all parts of a run share. `asset` is its display name; it ends by itself at `end_ms` of the clock, if set.
 
     `pulse` gets the signs of life of the run's work.
@@ -48,7 +48,7 @@ class Run:
     end_ms: int | None
 
     @classmethod
-    def begin(cls, asset: str, options: JobOptions, hooks: JobHooks, clock: Clock) -> "Run":
+    def begin(cls, asset: str, options: JobOptions, hooks: JobHooks, clock: Clock) -> "RunContext":
         """A run that begins now."""
         end_ms = None if options.run_for_ms is None else clock.monotonic_ms() + options.run_for_ms
         return cls(asset, options, hooks, clock, Pulse(clock, options.timeout_ms + options.slack_ms), end_ms)
@@ -87,7 +87,7 @@ class Run:
 class Terms:
     """The terms of a run. `writer` is that of the current one: at first the run's first."""
 
-    run: Run
+    run: RunContext
     writer: StreamWriter
     _drain: DrainWatch = field(init=False)
     _takeovers: TakeoverWatch = field(init=False)
@@ -143,7 +143,7 @@ class Work(Protocol):
 
 
 def run_terms(
-    run: Run, open_writer: Callable[[], StreamWriter], collector: Collector, begin: Callable[[Terms], Work]
+    run: RunContext, open_writer: Callable[[], StreamWriter], collector: Collector, begin: Callable[[Terms], Work]
 ) -> JobResult:
     """Open a writer and work, a term after another, until the run ends. `begin` makes the work once the stream is open.
 

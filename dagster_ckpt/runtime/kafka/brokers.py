@@ -41,11 +41,11 @@ class Brokers:
 
     def ids(self, names: Collection[str]) -> Mapping[str, str]:
         """The id of each topic that exists; brokers before 2.8 have none."""
-        return _ids(self._described(names))
+        return _ids(self._descriptions(names))
 
     def topics(self, names: Collection[str]) -> TopicsNow:
         """The ids of these topics now, and the offsets that they have."""
-        there = self._described(names)
+        there = self._descriptions(names)
         partitions = [
             self._partition((name, info.partition())) for name, topic in there.items() for info in topic.partitions()
         ]
@@ -122,7 +122,7 @@ class Brokers:
         updater = self._jvm.org.apache.spark.kafka010.KafkaConfigUpdater("dagster-ckpt", given)
         return updater.setAuthenticationConfigIfNeeded().build()
 
-    def _described(self, names: Collection[str]) -> Mapping[str, Any]:
+    def _descriptions(self, names: Collection[str]) -> Mapping[str, Any]:
         """The description of each topic that exists."""
         answers, found = self._admin.describeTopics(list(names)).topicNameValues(), {}
         for name in names:

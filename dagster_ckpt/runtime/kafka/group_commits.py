@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.protocol.epochs.topic_offsets import Offsets, next_offsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
+from dagster_ckpt.runtime.declared.sources import StreamSource, positions_by_source
 from dagster_ckpt.runtime.kafka.brokers import Brokers, reason_of
 
 _LOG = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _END_S_MAX = 5.0
 class GroupCommits:
     """Writes the positions of the sources that name a consumer group (`commitGroupId`) to that group."""
 
-    def __init__(self, asset: str, sources: Sequence[Source], session: SparkSession) -> None:
+    def __init__(self, asset: str, sources: Sequence[StreamSource], session: SparkSession) -> None:
         self._asset = asset
         self._sources = sources
         self._groups = {

@@ -23,7 +23,7 @@ from dagster_ckpt.protocol.epochs.topic_offsets import (
     next_offsets,
 )
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition
-from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source, named, positions_by_source
+from dagster_ckpt.runtime.declared.sources import KafkaOptions, StreamSource, positions_by_source, source_text
 from dagster_ckpt.runtime.kafka.brokers import Brokers, reason_of
 from dagster_ckpt.runtime.kafka.group_commits import GroupCommits
 
@@ -54,7 +54,7 @@ class _Topics:
     """The topics of one source. `at` is its place among the stream's sources."""
 
     at: int
-    source: Source
+    source: StreamSource
     options: KafkaOptions
     brokers: Brokers
 
@@ -64,7 +64,7 @@ class Topics:
     """The topics of all of a stream's Kafka sources. `on_skipped` is called before an epoch that skips records."""
 
     asset: str
-    sources: Sequence[Source]
+    sources: Sequence[StreamSource]
     session: SparkSession
     on_skipped: Callable[[Sequence[LostOffsets]], None]
     _topics: tuple[_Topics, ...] = field(init=False)
@@ -78,21 +78,23 @@ class Topics:
             if source.kafka is not None
         )
 
-    def checked(self, before: Sequence[SourcePosition], after: Sequence[SourcePosition]) -> tuple[SourcePosition, ...]:
+    def check_positions(
+        self, before: Sequence[SourcePosition], after: Sequence[SourcePosition]
+    ) -> tuple[SourcePosition, ...]:
         """The positions `after` an epoch, with the ids of their topics, if its tasks can have read all of it.
 
         Raises `IncompatibleStateError` for lost records; with `failOnDataLoss=false` they are reported instead. Raises
         `CheckpointDeclinedError` where the brokers do not answer.
         """
         try:
-            return self._checked(before, after)
+            return self._check(before, after)
         except (Py4JError, OSError) as error:
             raise CheckpointDeclinedError(
                 "Kafka did not confirm that its topics still have the records of the epoch: nothing of it was "
                 f"committed. asset={self.asset}, reason={reason_of(error)}"
             ) from None
 
-    def _checked(self, before: Sequence[SourcePosition], after: Sequence[SourcePosition]) -> tuple[SourcePosition, ...]:
+    def _check(self, before: Sequence[SourcePosition], after: Sequence[SourcePosition]) -> tuple[SourcePosition, ...]:
         checked = list(after)
         for each in self._topics:
             was, is_now = before[each.at], after[each.at]
@@ -101,7 +103,7 @@ class Topics:
                 raise CheckpointDeclinedError(
                     "Kafka named no topic that the stream reads, so where it begins (startingOffsets=latest) is not "
                     "known, and nothing was committed. Create a topic that matches, or begin at earliest. "
-                    f"asset={self.asset}, topics={named(each.source.identity)}"
+                    f"asset={self.asset}, topics={source_text(each.source.identity)}"
                 )
             if found == read_to:
                 continue
@@ -167,15 +169,15 @@ class Topics:
             except (Py4JError, OSError):
                 raise SourceUnavailableError(f"Kafka does not answer. {error}") from error.__cause__
 
-    def now(self, source: Source, names: Collection[str]) -> TopicsNow:
+    def now(self, source: StreamSource, names: Collection[str]) -> TopicsNow:
         """The offsets and ids of these topics of the source now."""
         return self._brokers(source).topics(names)
 
-    def oldest_ms(self, source: Source, unread: Offsets) -> int | None:
+    def oldest_ms(self, source: StreamSource, unread: Offsets) -> int | None:
         """The timestamp of the oldest unread record, in ms since the Unix epoch, as far as records have timestamps."""
         return self._brokers(source).oldest_ms(unread) if unread else None
 
-    def committed(self, manifest: Manifest) -> None:
+    def on_commit(self, manifest: Manifest) -> None:
         """`manifest` is the newest: write its positions to the consumer groups that the user names, soon."""
         self._groups.commit(manifest)
 
@@ -185,7 +187,7 @@ class Topics:
         for each in self._topics:
             each.brokers.close()
 
-    def _brokers(self, source: Source) -> Brokers:
+    def _brokers(self, source: StreamSource) -> Brokers:
         [brokers] = [each.brokers for each in self._topics if each.source is source]
         return brokers
 

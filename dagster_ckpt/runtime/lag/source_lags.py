@@ -25,7 +25,7 @@ from dagster_ckpt.protocol.epochs.topic_offsets import Offsets, TopicsNow, next_
 from dagster_ckpt.protocol.epochs.upstream import FORMAT as UPSTREAM
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, decode, following_count
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition
-from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
+from dagster_ckpt.runtime.declared.sources import StreamSource, positions_by_source
 from dagster_ckpt.runtime.lag.lag import Lag, SourceLag, together
 from dagster_ckpt.runtime.spark.file_index import SEPARATOR, file_index, file_states, joined_addresses
 from dagster_ckpt.runtime.spark.jvm import java_class
@@ -76,7 +76,7 @@ def looked_ms(progress: Mapping[str, Any]) -> int:
     return round(datetime.fromisoformat(str(progress["timestamp"])).timestamp() * 1000)
 
 
-FilesAfter = Callable[[Source, str | None], Collection[str]]
+FilesAfter = Callable[[StreamSource, str | None], Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,20 @@ class QueryView:
 class AskedTopics(Protocol):
     """The topics of a source, as its brokers have them (`runtime.kafka.topics`)."""
 
-    def now(self, source: Source, names: Collection[str]) -> TopicsNow: ...
-    def oldest_ms(self, source: Source, unread: Offsets) -> int | None: ...
+    def now(self, source: StreamSource, names: Collection[str]) -> TopicsNow: ...
+    def oldest_ms(self, source: StreamSource, unread: Offsets) -> int | None: ...
 
 
 class SourceLags:
     """Measures the lag of these sources. `root` is the store that the upstreams are in. For one thread at a time."""
 
     def __init__(
-        self, sources: Sequence[Source], session: SparkSession, root: ObjectStore, topics: AskedTopics, clock: Clock
+        self,
+        sources: Sequence[StreamSource],
+        session: SparkSession,
+        root: ObjectStore,
+        topics: AskedTopics,
+        clock: Clock,
     ) -> None:
         self._sources = sources
         self._topics = topics
@@ -132,23 +137,23 @@ class SourceLags:
             ),
         )
 
-    def _of(self, source: Source, position: SourcePosition, view: QueryView, planned: FilesAfter) -> SourceLag:
+    def _of(self, source: StreamSource, position: SourcePosition, view: QueryView, planned: FilesAfter) -> SourceLag:
         if source.identity.format == UPSTREAM:
             return self._upstreams[source.number].lag(position.current)
         if source.reads_files:
             stream = view.streams[source.lines[0]]
             return files_lag(self._session, source, stream, lambda: planned(source, position.current))
         if source.kafka is not None:
-            latest = reported(source, view).get("latestOffset")
+            latest = source_progress(source, view).get("latestOffset")
             history, now_ms = self._histories[source.number], self._clock.now_ms()
             return topics_lag(source, next_offsets(position), latest, self._topics, history, now_ms)
         if view.progress is None:
             return SourceLag()
-        return lag_of_any(reported(source, view), looked_ms(view.progress), finds_data=view.finds_data)
+        return lag_of_any(source_progress(source, view), looked_ms(view.progress), finds_data=view.finds_data)
 
 
 def topics_lag(
-    source: Source,
+    source: StreamSource,
     committed: Offsets,
     latest: Mapping[str, Any] | None,
     topics: AskedTopics,
@@ -172,7 +177,7 @@ def topics_lag(
     return lag if oldest_ms is None else replace(lag, since_ms=oldest_ms)
 
 
-def reported(source: Source, view: QueryView) -> Mapping[str, Any]:
+def source_progress(source: StreamSource, view: QueryView) -> Mapping[str, Any]:
     """What Spark's progress has about a source; empty before the first trigger has ended."""
     if view.progress is None:
         return {}
@@ -185,7 +190,9 @@ _LENGTH = re.compile(r"; length=(\d+);")
 _MODIFIED = re.compile(r"; modification_time=(-?\d+);")
 
 
-def files_lag(session: SparkSession, source: Source, stream: Any, planned: Callable[[], Collection[str]]) -> SourceLag:
+def files_lag(
+    session: SparkSession, source: StreamSource, stream: Any, planned: Callable[[], Collection[str]]
+) -> SourceLag:
     """The files that wait for `source`, whose `FileStreamSource` in the JVM is `stream`.
 
     Spark has seen the files of an epoch in progress too: `planned` returns their addresses, which wait until it is
@@ -196,7 +203,7 @@ def files_lag(session: SparkSession, source: Source, stream: Any, planned: Calla
     addresses = joined_addresses(session, index)
     each = java_class(session, "java.util.regex.Pattern").compile(SEPARATOR).splitAsStream(addresses)
     unseen = each.collect(java_class(session, "java.util.stream.Collectors").toSet())
-    unseen.removeAll(_seen(stream).keySet())
+    unseen.removeAll(_seen_files(stream).keySet())
     unread = str(java_class(session, "java.lang.String").join(SEPARATOR, unseen))
     # Spark notes what it has seen, then writes it down, both under the lock that this call takes.
     stream.currentLogOffset()
@@ -214,7 +221,7 @@ def waiting_among(waiting: Collection[str], addresses: Iterable[str], states: It
     )
 
 
-def _seen(stream: Any) -> Any:
+def _seen_files(stream: Any) -> Any:
     """Java's map of the files that a `FileStreamSource` has seen, by address. Spark has no other way to it."""
     seen = stream.seenFiles()
     entries = seen.getClass().getDeclaredField("map")

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from dagster_ckpt.runtime.catalyst.physical_plan import PhysicalPlan, PlannedRows, read_once, with_unknown_rows
 from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.task.dataflow import Stage, on_batch, on_rows, shard_replies, source_inputs
-from dagster_ckpt.runtime.task.epoch_task import Sent
+from dagster_ckpt.runtime.task.epoch_task import ReplyAccumulator
 from dagster_ckpt.runtime.task.shard_assignment import columns_of_input
 
 
@@ -20,7 +20,7 @@ class BatchPlan:
     What Spark must look at in each micro-batch is planned in each: a table beside the stream, the time of day, chance.
     """
 
-    def __init__(self, batch: DataFrame, stages: Sequence[Stage], replies: Sent) -> None:
+    def __init__(self, batch: DataFrame, stages: Sequence[Stage], replies: ReplyAccumulator) -> None:
         self._stages, self._replies = stages, replies
         count = len(source_inputs(stages))
         self._plan = PhysicalPlan(

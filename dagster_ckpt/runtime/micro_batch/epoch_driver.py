@@ -34,15 +34,15 @@ from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.catalyst.physical_plan import PlannedRows
 from dagster_ckpt.runtime.catalyst.query_plan import refuse_unknown_state
 from dagster_ckpt.runtime.declared.function_digests import Digests
-from dagster_ckpt.runtime.declared.sources import Source, positions_by_source
+from dagster_ckpt.runtime.declared.sources import StreamSource, positions_by_source
 from dagster_ckpt.runtime.micro_batch.epoch_job import EpochJob, JobOutcome, JobProgress
 from dagster_ckpt.runtime.micro_batch.executor_files import ExecutorFiles
 from dagster_ckpt.runtime.micro_batch.initial_tables import refuse_other_tables
 from dagster_ckpt.runtime.micro_batch.seen_files import refuse_files_read_twice
 from dagster_ckpt.runtime.micro_batch.spark_checkpoint import Advance, SparkCheckpoint, read_ranges
 from dagster_ckpt.runtime.micro_batch.watermarks import Watermarks
-from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, merged
-from dagster_ckpt.runtime.task.epoch_task import EpochOrder, Sent
+from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, merge_acks
+from dagster_ckpt.runtime.task.epoch_task import EpochOrder, ReplyAccumulator
 from dagster_ckpt.runtime.task.row_intake import NULL_ROWS
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.leases.heartbeat import Pulse
@@ -86,8 +86,8 @@ class DriverSetup:
     coordinator: CheckpointCoordinator
     checkpoint: SparkCheckpoint
     checked: Callable[[Positions, Positions], Positions]
-    sources: tuple[Source, ...]
-    replies: Sent
+    sources: tuple[StreamSource, ...]
+    replies: ReplyAccumulator
     watermarks: Watermarks
     horizon_us: int | None
     on_commit: Callable[[CommittedEpoch], None]
@@ -129,7 +129,7 @@ class EpochDriver:
             read = read_ranges(self._known_positions(), advances)
             raise (type(error)(f"{error}, read={read}") if read else error) from error.__cause__
         positions = setup.checked(self._known_positions(), self._positions(advances))
-        made = self._made(acks, positions, batch_id, began_ms)
+        made = self._commit_acks(acks, positions, batch_id, began_ms)
         self._last_batch, self._offsets = batch_id, setup.checkpoint.offsets(batch_id)
         self._report(made)
 
@@ -144,7 +144,7 @@ class EpochDriver:
         began_ms = self._setup.clock.monotonic_ms()
         self._setup.pulse.sign()
         acks = self._acks(frame, assignments)
-        self._report(self._made(acks, positions, self._last_batch, began_ms))
+        self._report(self._commit_acks(acks, positions, self._last_batch, began_ms))
 
     @property
     def knows_ends(self) -> bool:
@@ -182,7 +182,7 @@ class EpochDriver:
         acks = self._acks(
             frame, tuple(each if works else idle for each, works in zip(assignments, at_work, strict=True))
         )
-        self._report(self._made(acks, self._known_positions(), self._last_batch, began_ms, change.after))
+        self._report(self._commit_acks(acks, self._known_positions(), self._last_batch, began_ms, change.after))
 
     @property
     def is_due(self) -> bool:
@@ -225,7 +225,7 @@ class EpochDriver:
         if job is not None:
             job.abort(reason)
 
-    def _made(
+    def _commit_acks(
         self,
         acks: tuple[ShardAck, ...],
         positions: Positions,
@@ -249,7 +249,7 @@ class EpochDriver:
                 epoch_ms,
                 watermarks.delays_us,
                 idle,
-                worked=pipeline is None,
+                ran_tasks=pipeline is None,
                 interval_ms=interval_ms,
                 functions=setup.functions,
             ),
@@ -261,7 +261,7 @@ class EpochDriver:
             manifest,
             commit_ms=ended_ms - commit_began_ms,
             epoch_ms=ended_ms - began_ms,
-            counters=_counted(acks, len(manifest.pipeline.before)),
+            counters=_sum_counters(acks, len(manifest.pipeline.before)),
         )
 
     def _report(self, made: CommittedEpoch) -> None:
@@ -283,7 +283,7 @@ class EpochDriver:
                 0,
                 setup.watermarks.delays_us,
                 idle,
-                worked=False,
+                ran_tasks=False,
                 at_least_us=at_least_us,
                 interval_ms=setup.coordinator.interval_ms,
                 functions=setup.functions,
@@ -315,7 +315,7 @@ class EpochDriver:
             self._job = None
             setup.writer.heartbeat.works(None)
         if setup.files is not None:
-            outcome = replace(outcome, replies=setup.files.checked(outcome.replies, epoch))
+            outcome = replace(outcome, replies=setup.files.decline_unseen(outcome.replies, epoch))
         try:
             return acks_of(setup.coordinator, epoch, outcome, assignments)
         except CheckpointError as error:
@@ -404,7 +404,7 @@ def _newest(times_us: Iterable[tuple[int | None, ...]]) -> tuple[int | None, ...
     )
 
 
-def _counted(acks: Iterable[ShardAck], last_step: int) -> Mapping[str, int]:
+def _sum_counters(acks: Iterable[ShardAck], last_step: int) -> Mapping[str, int]:
     """The counters of the last step, since those of another operator may have the same names, and what was dropped."""
     counted: Counter[str] = Counter()
     for ack in acks:
@@ -460,7 +460,7 @@ def _whole(outcome: JobOutcome, assignments: Sequence[ShardAssignment]) -> Itera
         if assignment.tasks is not None and outcome.had_tasks:
             yield from replies
             continue
-        acks = merged(reply for reply in replies if isinstance(reply, ShardAck))
+        acks = merge_acks(reply for reply in replies if isinstance(reply, ShardAck))
         absent = (ShardAck(Shard(shard), step=step) for shard in range(assignment.shards) if shard not in acks)
         yield from (reply for reply in replies if isinstance(reply, ShardDecline))
         yield from (*acks.values(), *absent)

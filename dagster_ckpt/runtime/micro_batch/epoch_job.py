@@ -17,7 +17,7 @@ from dagster_ckpt.ids import Shard
 from dagster_ckpt.runtime.catalyst.physical_plan import PlannedRows, rows_of
 from dagster_ckpt.runtime.spark.package_archive import PACKAGE
 from dagster_ckpt.runtime.task.ack_rows import Reply, decode_replies
-from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder, Sent
+from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder, ReplyAccumulator
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 _SHARDS_SHOWN_MAX = 8
@@ -52,7 +52,7 @@ def running_tasks(context: SparkContext, tag: str, assignment: ShardAssignment) 
         while tasks.hasNext():
             task = tasks.next()
             if task.status() == "RUNNING":
-                yield _named(task, assignment, works_shards=is_last)
+                yield _describe(task, assignment, works_shards=is_last)
 
 
 def progress_of(context: SparkContext, tag: str, assignment: ShardAssignment) -> JobProgress:
@@ -71,7 +71,7 @@ def progress_of(context: SparkContext, tag: str, assignment: ShardAssignment) ->
         if attempt.numActiveTasks():
             oldest = _oldest_running(context, stage, attempt.attemptId())
             if oldest is not None:
-                slowest, began_ms = _named(oldest, assignment, works_shards=is_last), oldest.launchTime().getTime()
+                slowest, began_ms = _describe(oldest, assignment, works_shards=is_last), oldest.launchTime().getTime()
     return JobProgress(done, known, slowest, began_ms)
 
 
@@ -99,7 +99,7 @@ def _oldest_running(context: SparkContext, stage: int, attempt: int) -> Any:
     return tasks.head() if tasks.nonEmpty() else None
 
 
-def _named(task: Any, assignment: ShardAssignment, *, works_shards: bool) -> RunningTask:
+def _describe(task: Any, assignment: ShardAssignment, *, works_shards: bool) -> RunningTask:
     where = f"{task.host()} (task {task.taskId()}"
     if not works_shards:
         return RunningTask(f"{where} reads partition {task.partitionId()} of the input)")
@@ -154,7 +154,7 @@ class EpochJob:
         frame: DataFrame | PlannedRows,
         order: EpochOrder,
         assignment: ShardAssignment,
-        replies: Sent,
+        replies: ReplyAccumulator,
         tag: str,
         on_progress: Callable[[JobProgress], None],
     ) -> None:

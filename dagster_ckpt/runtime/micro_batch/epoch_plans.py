@@ -12,7 +12,7 @@ from dagster_ckpt.runtime.catalyst.physical_plan import PlannedRows, shuffles
 from dagster_ckpt.runtime.catalyst.values import Java
 from dagster_ckpt.runtime.micro_batch.batch_plan import BatchPlan
 from dagster_ckpt.runtime.task.dataflow import Stage
-from dagster_ckpt.runtime.task.epoch_task import Sent
+from dagster_ckpt.runtime.task.epoch_task import ReplyAccumulator
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 
@@ -73,7 +73,7 @@ class EpochPlans:
     def __init__(
         self,
         staged: Callable[[Shuffled], tuple[Stage, ...]],
-        replies: Sent,
+        replies: ReplyAccumulator,
         newest: Manifest,
         *,
         aggregates: bool,
@@ -83,9 +83,9 @@ class EpochPlans:
         self._aggregates = aggregates
         self._now = Shuffled.ROWS
         self._plans: dict[Shuffled, BatchPlan] = {}
-        self.saw(newest)
+        self.adapt_to(newest)
 
-    def saw(self, manifest: Manifest) -> None:
+    def adapt_to(self, manifest: Manifest) -> None:
         """Choose how the next epoch is made by the newest one. One without rows says nothing."""
         touch = Touch.of(manifest)
         if self._aggregates and touch.rows:

@@ -23,7 +23,7 @@ class ExecutorFiles:
         self._store = store
         self._seen = {socket.gethostname()}
 
-    def checked(self, replies: Sequence[Reply], epoch: Epoch) -> tuple[Reply, ...]:
+    def decline_unseen(self, replies: Sequence[Reply], epoch: Epoch) -> tuple[Reply, ...]:
         """The replies of an epoch, with a decline in place of each ACK whose files are not there.
 
         Ask before the commit: until then nothing names the files.
@@ -33,12 +33,12 @@ class ExecutorFiles:
             return tuple(replies)
         declines = {id(ack): decline for ack in new if (decline := self._missing(ack, epoch)) is not None}
         absent = {decline.host for decline in declines.values()}
-        self._seen |= {ack.host for ack in new if ack.host not in absent and any(_written(ack, epoch))}
+        self._seen |= {ack.host for ack in new if ack.host not in absent and any(_own_files(ack, epoch))}
         return tuple(declines.get(id(each), each) for each in replies)
 
     def _missing(self, ack: ShardAck, epoch: Epoch) -> ShardDecline | None:
         try:
-            missing = next((name for name in _written(ack, epoch) if not self._store.exists(name)), None)
+            missing = next((name for name in _own_files(ack, epoch) if not self._store.exists(name)), None)
         except StoreUnavailableError as error:
             return ShardDecline(ack.shard, ack.host, type(error).__name__, str(error))
         if missing is None:
@@ -53,7 +53,7 @@ class ExecutorFiles:
         )
 
 
-def _written(ack: ShardAck, epoch: Epoch) -> Iterator[str]:
+def _own_files(ack: ShardAck, epoch: Epoch) -> Iterator[str]:
     """The files that the task itself wrote: the ACK also names those of earlier epochs."""
     named = [run.path for table in ack.tables for run in table.runs if run.ancestor is None]
     named += [change.path for change in ack.changes]

@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.manifest.manifest import ColumnDigest, InitialTable, SourceIdentity
 from dagster_ckpt.protocol.redaction import redacted_file
-from dagster_ckpt.runtime.declared.sources import named
+from dagster_ckpt.runtime.declared.sources import source_text
 
 _PATHS_MAX = 20
 _WIDE = "decimal(20,0)"
@@ -48,8 +48,8 @@ def refuse_other_tables(
                 "the table that the stream began with has other rows now; with these, rows that the source has too "
                 "would count twice, and others not at all: give `initial` the rows that it had then (by a filter, or "
                 "an older version of the table). To begin with the table as it is, begin a stream under another name, "
-                f"fork(..., epoch=0), whose source begins where the table ends. asset={asset}, source={named(source)}, "
-                f"{', '.join(differences)}"
+                f"fork(..., epoch=0), whose source begins where the table ends. asset={asset}, "
+                f"source={source_text(source)}, {', '.join(differences)}"
             )
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, FilesMoved
 from dagster_ckpt.protocol.redaction import redacted_file, user_of
-from dagster_ckpt.runtime.declared.sources import Source, spark_spelling
+from dagster_ckpt.runtime.declared.sources import StreamSource, spark_spelling
 from dagster_ckpt.runtime.spark.file_index import SEPARATOR, file_index, file_states, joined_addresses
 
 SEEN = pa.schema([("path", pa.string()), ("modified_ms", pa.int64())])
@@ -49,11 +49,11 @@ def refuse_files_read_twice(asset: str, files: Sequence[FileSeen]) -> None:
         )
 
 
-def spelled_now(
+def current_spelling(
     asset: str,
     seen: Iterable[Mapping[str, Sequence[Any]]],
     moved: Sequence[FilesMoved],
-    source: Source,
+    source: StreamSource,
     session: SparkSession,
 ) -> Iterator[pa.Table]:
     """The files seen, of `SEEN`, a table for each piece of the list: `path` as Spark spells it today.
@@ -66,7 +66,7 @@ def spelled_now(
     with_values: Counter[FileSeen] = Counter()
     for columns in seen:
         table = pa.table({name: pa.array(columns[name], SEEN.field(name).type) for name in SEEN.names}, SEEN)
-        paths = _moved_on(table["path"], at, moves)
+        paths = _apply_moves(table["path"], at, moves)
         at += table.num_rows
         had_values = pc.match_substring_regex(paths, _QUERY)
         if pc.any(had_values).as_py():
@@ -76,10 +76,10 @@ def spelled_now(
             paths = pc.replace_substring_regex(paths, _NO_USER, rf"\1{_literally(user)}@")
         yield table.set_column(0, SEEN.field(0), paths)
     if with_values:
-        yield table_of(found_again(asset, with_values, listed(session, source)))
+        yield table_of(match_files(asset, with_values, list_files(session, source)))
 
 
-def found_again(asset: str, seen: Counter[FileSeen], there: Iterable[FileSeen]) -> list[FileSeen]:
+def match_files(asset: str, seen: Counter[FileSeen], there: Iterable[FileSeen]) -> list[FileSeen]:
     """Those of the files in `there` that were seen; `seen` has their redacted addresses.
 
     Raises `IncompatibleStateError` where that is ambiguous.
@@ -106,7 +106,7 @@ def table_of(files: Iterable[FileSeen]) -> pa.Table:
     return pa.Table.from_pylist(rows, SEEN)
 
 
-def listed(session: SparkSession, source: Source) -> list[FileSeen]:
+def list_files(session: SparkSession, source: StreamSource) -> list[FileSeen]:
     """The files that a file source would read now, listed and spelled as Spark's source does."""
     index = file_index(session, source.path, dict(source.identity.options))
     addresses = joined_addresses(session, index).split(SEPARATOR)
@@ -117,7 +117,7 @@ def listed(session: SparkSession, source: Source) -> list[FileSeen]:
 _MODIFIED = re.compile(r"; modification_time=(-?\d+);")
 
 
-def _moved_on(paths: pa.ChunkedArray, at: int, moves: Sequence[tuple[str, str, int]]) -> pa.ChunkedArray:
+def _apply_moves(paths: pa.ChunkedArray, at: int, moves: Sequence[tuple[str, str, int]]) -> pa.ChunkedArray:
     """The addresses after each later move; `at` is how many addresses precede these in the list."""
     for pattern, prefix, entries in moves:
         count = min(max(entries - at, 0), len(paths))

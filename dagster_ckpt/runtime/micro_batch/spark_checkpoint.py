@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.protocol.epochs.topic_offsets import FORMAT, next_offsets, offsets_of
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, SourcePosition
 from dagster_ckpt.protocol.redaction import redacted_file
-from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.declared.sources import StreamSource
 from dagster_ckpt.runtime.spark.jvm import java_class
 from dagster_ckpt.runtime.spark.process_folder import process_folder
 
@@ -56,7 +56,7 @@ class Advance:
 class SparkCheckpoint:
     """One query's checkpoint folder: private to this process, on the local disk, removed with the query."""
 
-    def __init__(self, root: Path, sources: Sequence[Source], last_batch: int) -> None:
+    def __init__(self, root: Path, sources: Sequence[StreamSource], last_batch: int) -> None:
         self._root = root
         self._sources = sources
         self._lines: dict[int, list[str | None]] = {}
@@ -81,7 +81,7 @@ class SparkCheckpoint:
         found = (lines[source.lines[0]] for source in self._sources)
         return tuple(None if line == _NO_POSITION else line for line in found)
 
-    def files_after(self, source: Source, offset: str | None) -> frozenset[str]:
+    def files_after(self, source: StreamSource, offset: str | None) -> frozenset[str]:
         """The files that Spark has planned to read after this offset of a file source, spelled as it spells them."""
         found: set[str] = set()
         for number in count(0 if offset is None else _log_offset(offset) + 1):
@@ -111,23 +111,23 @@ class SparkCheckpoint:
         """Remove the folder. The next run removes what cannot be removed now."""
         shutil.rmtree(self._root, ignore_errors=True)
 
-    def _initial(self, source: Source) -> str | None:
+    def _initial(self, source: StreamSource) -> str | None:
         log = self._folder(source) / "0"
         return log.read_text(encoding="utf-8") if log.exists() else None
 
-    def _new_files(self, source: Source, previous: str | None, current: str | None) -> tuple[FileSeen, ...]:
+    def _new_files(self, source: StreamSource, previous: str | None, current: str | None) -> tuple[FileSeen, ...]:
         return tuple(
             FileSeen(redacted_file(entry["path"]), entry["timestamp"])
             for entry in self._new_entries(source, previous, current)
         )
 
-    def _new_entries(self, source: Source, previous: str | None, current: str | None) -> Iterator[dict[str, Any]]:
+    def _new_entries(self, source: StreamSource, previous: str | None, current: str | None) -> Iterator[dict[str, Any]]:
         """What Spark's source log has between two offsets; nothing of a source without such a log."""
         if source.reads_files and current is not None:
             for number in range(0 if previous is None else _log_offset(previous) + 1, _log_offset(current) + 1):
                 yield from self._entries_of(source, number)
 
-    def _entries_of(self, source: Source, number: int) -> list[dict[str, Any]]:
+    def _entries_of(self, source: StreamSource, number: int) -> list[dict[str, Any]]:
         log = self._folder(source) / str(number)
         if not log.exists():
             # Spark has compacted the log: that file holds the older batches' files too.
@@ -136,7 +136,7 @@ class SparkCheckpoint:
         assert version == _VERSION, f"another layout of Spark's file log. version={version}"
         return [entry for line in lines if (entry := json.loads(line))["batchId"] == number]
 
-    def _folder(self, source: Source) -> Path:
+    def _folder(self, source: StreamSource) -> Path:
         return self._root / "sources" / str(source.number)
 
 
@@ -149,7 +149,7 @@ def conf_of(session: SparkSession) -> dict[str, str]:
 
 
 def build_checkpoint(
-    sources: Sequence[Source],
+    sources: Sequence[StreamSource],
     positions: Sequence[SourcePosition],
     files: Mapping[int, Iterable[pa.Table]],
     batch_id: int | None,
@@ -175,7 +175,7 @@ def build_checkpoint(
 def _fill(
     folder: Path,
     last_batch: int,
-    sources: Sequence[Source],
+    sources: Sequence[StreamSource],
     positions: Sequence[SourcePosition],
     files: Mapping[int, Iterable[pa.Table]],
     conf: Mapping[str, str],

@@ -13,7 +13,7 @@ from dagster_ckpt.runtime.catalyst.values import Columns, Expression, Java, Node
 from dagster_ckpt.runtime.catalyst.work_text import WorkText, column_name
 from dagster_ckpt.runtime.declared.pipeline import check_initial
 from dagster_ckpt.runtime.declared.row_work import RowWork, key_columns
-from dagster_ckpt.runtime.declared.stream import Stream, behind, rows_of, worked_by
+from dagster_ckpt.runtime.declared.stream import Stream, changes_of_step, rows_of, with_query_work
 from dagster_ckpt.runtime.plans.keys import Dependency, key_among
 
 Work = Callable[[Java, Columns], Java]
@@ -102,7 +102,7 @@ class Part:
         stream = rows_of(self._stream)
         if stream.initial is not None:
             check_initial("", stream.frame, stream.initial)  # `work` knows columns by their places, and casts them
-        return worked_by(stream, work, text)
+        return with_query_work(stream, work, text)
 
     def table(self, names: Sequence[str]) -> Stream:
         """The stream whose table has these rows, with these names for the part's own columns.
@@ -116,7 +116,7 @@ class Part:
         origins = self._origins(made, names)
         if origins is None:
             return self._with_key(made)
-        if [(name, name) for name in behind(self.stream).frame.columns if name != CHANGE_TYPE] == origins:
+        if [(name, name) for name in changes_of_step(self.stream).frame.columns if name != CHANGE_TYPE] == origins:
             return self.stream
         return replace(self.stream, columns=tuple(origins))
 
@@ -207,5 +207,5 @@ def types_of(stream: Stream, count: int) -> list[str]:
     """The types, as Spark's JSON, of the last columns of a step's output."""
     if not count:
         return []
-    fields = [field for field in behind(stream).frame.schema.fields if field.name != CHANGE_TYPE]
+    fields = [field for field in changes_of_step(stream).frame.schema.fields if field.name != CHANGE_TYPE]
     return [field.dataType.json() for field in fields][-count:]

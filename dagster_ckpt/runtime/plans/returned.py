@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.catalyst.query_plan import needs_steps
 from dagster_ckpt.runtime.declared import queries
-from dagster_ckpt.runtime.declared.stream import Stream, as_it_ends
+from dagster_ckpt.runtime.declared.stream import Stream, unwrap_last_step
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of
 
@@ -29,4 +29,4 @@ def stream_returned(asset: str, returned: object, session: SparkSession, tables:
             "a streaming function returns a Stream, a streaming DataFrame, or the text of a query in SQL. "
             f"asset={asset}, returned={type(returned).__name__}"
         )
-    return as_it_ends(returned)
+    return unwrap_last_step(returned)

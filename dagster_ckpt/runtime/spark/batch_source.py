@@ -46,7 +46,7 @@ def batch_source(storage_options: Mapping[str, object]) -> type[DataSource]:
     class Streams(DataSource):
         def __init__(self, options: dict[str, str]) -> None:
             super().__init__(options)
-            self._chosen = chosen(options, storage_options)
+            self._chosen = choose(options, storage_options)
 
         @classmethod
         def name(cls) -> str:
@@ -75,7 +75,7 @@ class Chosen:
     tasks: int
 
 
-def chosen(options: Mapping[str, str], storage_options: Mapping[str, object]) -> Chosen:
+def choose(options: Mapping[str, str], storage_options: Mapping[str, object]) -> Chosen:
     """What a reader's options choose, from what is in the store now; the case of option names does not matter.
 
     Raises `InvalidPipelineError` for an unknown stream, epoch, column or option, and for options that conflict.
@@ -138,7 +138,7 @@ def _columns(found: Chosen, text: str) -> pa.Schema:
         names = None
     if not isinstance(names, list) or any(name not in found.schema.names for name in names):
         raise InvalidPipelineError(
-            f'these are no columns of it; they are written as ["a", "b"]. columns={text}, there={found.schema.names}, '
+            f'unknown columns; pass a JSON list such as ["a", "b"]. columns={text}, there={found.schema.names}, '
             f"stream={found.stream!r}"
         )
     return pa.schema([found.schema.field(name) for name in names])

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 def java_class(session: SparkSession, name: str) -> Any:
     """The class of that full name, found in one call.
 
-    Of a dotted name such as `jvm.org.apache.spark` py4j asks of each part whether it is a class. To learn that it is
-    none, the JVM searches all of Spark's jars. py4j would ask for a class each time: once found it stays in its view.
+    For a dotted name such as `jvm.org.apache.spark`, py4j asks whether each part is a class. To learn that it is none,
+    the JVM searches all of Spark's jars. py4j would ask for a class each time: once found it stays in its view.
     """
     jvm: Any = session._jvm  # noqa: SLF001  (Spark exposes it nowhere else)
     found = getattr(jvm, name)

@@ -32,7 +32,7 @@ def ship_package(context: "SparkContext") -> None:
     folder = tempfile.mkdtemp(dir=context._temp_dir)  # noqa: SLF001  (Spark removes it with the context)
     path = list(sys.path)
     try:
-        context.addPyFile(str(packed(PACKAGE, Path(folder))))
+        context.addPyFile(str(pack(PACKAGE, Path(folder))))
     finally:
         sys.path[:] = path  # Spark adds it to the driver's path too, where the package is already
 
@@ -43,7 +43,7 @@ def archive_of(context: "SparkContext") -> str | None:
     return next((name for name in names if _OURS.fullmatch(name)), None)
 
 
-def packed(package: Path, folder: Path) -> Path:
+def pack(package: Path, folder: Path) -> Path:
     """The archive of the package, in `folder`. Its name has the hash of its content."""
     whole = folder / "package.zip"
     if is_zipfile(package.parent):

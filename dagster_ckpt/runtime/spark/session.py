@@ -134,7 +134,7 @@ def open_session(spark: "SparkSession") -> "SparkSession":
     for name, value in _SESSION.items():
         session.conf.set(name, value)
     session.conf.set(_CHECKPOINT_FILES, scratch_files(session))
-    session.conf.set(_EXCLUDED, ",".join(dict.fromkeys([*_excluded(session), *_PRUNING])))
+    session.conf.set(_EXCLUDED, ",".join(dict.fromkeys([*_excluded_rules(session), *_PRUNING])))
     return session
 
 
@@ -175,7 +175,7 @@ def _note_folders(spark: "SparkSession") -> None:
     note_elsewhere([folder, *(Path(str(each.getPath())) for each in disk.localDirs())])
 
 
-def _excluded(session: "SparkSession") -> list[str]:
+def _excluded_rules(session: "SparkSession") -> list[str]:
     """The optimizer's rules that the session goes without."""
     return [rule for each in (session.conf.get(_EXCLUDED, None) or "").split(",") if (rule := each.strip())]
 
@@ -225,7 +225,7 @@ def is_session_of_a_stream(session: "SparkSession") -> bool:
     """Whether `open_session` made this session and its settings are still the same."""
     as_set = all(session.conf.get(name, None) == value for name, value in _SESSION.items())
     files_as_set = session.conf.get(_CHECKPOINT_FILES, None) in (PLAIN_FILES, SPARKS_OWN)
-    return as_set and files_as_set and set(_PRUNING) <= set(_excluded(session))
+    return as_set and files_as_set and set(_PRUNING) <= set(_excluded_rules(session))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from dagster_ckpt.runtime.spark.batch_source import (
     STREAM,
     VERSION,
     batch_source,
-    chosen,
+    choose,
 )
 from dagster_ckpt.runtime.spark.package_archive import ship_package
 from dagster_ckpt.runtime.spark.session import as_active, is_local, session_id, use_own_python
@@ -97,7 +97,7 @@ class SparkReader:
         given = {STORE: self._url, **{name: str(value) for name, value in options.items() if value is not None}}
         if columns is not None:
             given[COLUMNS] = json.dumps(list(columns))
-        found = chosen(given, self._storage_options)
+        found = choose(given, self._storage_options)
         if not found.changes:
             [shown] = found.manifests
             # Spark reads the store again: for the same manifest, even if its epoch was retired a moment before.

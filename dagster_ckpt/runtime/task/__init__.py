@@ -7,7 +7,7 @@ Reading order
     shard_work        its rows through the operator
     arrow_work        what a task does with its changes itself, in place of Spark
     packed_rows       changes on their way to the next step, as Arrow tables
-    kept_steps        the epoch in which changed steps start over
+    unchanged_steps   the epoch in which changed steps start over
     row_intake        rows in chunks of bounded size
     ack_rows          one reply for each shard: the only result of a task
     shard_assignment  which task works on which shards

@@ -112,7 +112,7 @@ def decode_replies(text: str) -> list[Reply]:
     return [*acks, *read.declines]
 
 
-def merged(acks: Iterable[ShardAck]) -> dict[Shard, ShardAck]:
+def merge_acks(acks: Iterable[ShardAck]) -> dict[Shard, ShardAck]:
     """One ACK per shard. Only an unkeyed stream has several: each of its partitions appends files."""
     found: dict[Shard, ShardAck] = {}
     for ack in acks:

@@ -14,7 +14,7 @@ from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
-from dagster_ckpt.runtime.task.epoch_task import PassedOn, Sent, TaskSetup, epoch_task
+from dagster_ckpt.runtime.task.epoch_task import PassedOn, ReplyAccumulator, TaskSetup, epoch_task
 from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
@@ -38,7 +38,7 @@ class Stage:
     works: tuple[ArrowWork, ...] | None = None
     partial: PartialAggregate | None = None
 
-    def packed(self, step: int) -> PackedRows | None:
+    def packed_rows(self, step: int) -> PackedRows | None:
         """How a step's changes reach this one as tables, if they do."""
         if self.works is None:
             return None
@@ -53,18 +53,18 @@ Cut = Callable[[DataFrame], DataFrame]
 """What is read in place of rows after a shuffle, so that their tasks run once in a job."""
 
 
-def shard_replies(stages: Sequence[Stage], replies: Sent, cut: Cut) -> DataFrame:
+def shard_replies(stages: Sequence[Stage], replies: ReplyAccumulator, cut: Cut) -> DataFrame:
     """A DataFrame without rows: to work it does the epoch's work. `replies` has those of all steps' tasks then."""
     changes: list[DataFrame] = []
     for number, stage in enumerate(stages):
-        rows = _shuffled(changes, stage)
-        changes.append(_done(*rows, stages, number, replies, cut))
+        rows = _shuffle(changes, stage)
+        changes.append(_with_tasks(*rows, stages, number, replies, cut))
     return changes[-1]
 
 
 def rows_of_sources(stages: Sequence[Stage]) -> DataFrame:
     """The rows of all inputs that read sources, as one streaming DataFrame, for `on_batch`."""
-    rows = [_numbered(each(()), names) for each, names in source_inputs(stages)]
+    rows = [_by_number(each(()), names) for each, names in source_inputs(stages)]
     return rows[0] if len(rows) == 1 else union_of(rows)
 
 
@@ -103,7 +103,9 @@ def on_rows(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
 
 def on_initial(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
     """The stages over other rows of each input that reads a source; they have its columns, in any order."""
-    return on_rows(stages, [_numbered(own, names) for own, (_, names) in zip(rows, source_inputs(stages), strict=True)])
+    return on_rows(
+        stages, [_by_number(own, names) for own, (_, names) in zip(rows, source_inputs(stages), strict=True)]
+    )
 
 
 def source_inputs(
@@ -121,7 +123,7 @@ def source_inputs(
 def shard_replies_of_own_epoch(
     session: SparkSession,
     stages: Sequence[Stage],
-    replies: Sent,
+    replies: ReplyAccumulator,
     cut: Cut,
     kept: Collection[int] = (),
 ) -> DataFrame:
@@ -136,17 +138,17 @@ def shard_replies_of_own_epoch(
             assert tasks is not None, "nothing waits in an unkeyed stream"
             rows, columns = session.range(0, tasks, 1, tasks), None
         else:
-            rows, columns = _shuffled(changes, stage)
-        changes.append(_done(rows, columns, stages, number, replies, cut))
+            rows, columns = _shuffle(changes, stage)
+        changes.append(_with_tasks(rows, columns, stages, number, replies, cut))
     return changes[-1]
 
 
-def _done(
+def _with_tasks(
     rows: DataFrame,
     columns: Sequence[str] | None,
     stages: Sequence[Stage],
     number: int,
-    replies: Sent,
+    replies: ReplyAccumulator,
     cut: Cut,
 ) -> DataFrame:
     """The changes of a step; of the last one no row."""
@@ -154,7 +156,7 @@ def _done(
     if number == len(stages) - 1:
         return rows.mapInArrow(epoch_task(stage.setup, columns, replies, packed=packed_in), _NOTHING)
     schema = changes_schema(stage.pipeline)
-    packed = None if stage.shared else _packed(stages, number)
+    packed = None if stage.shared else _packed_rows(stages, number)
     passed_on = PassedOn(schema, numbered=stage.shared, packed=packed)
     work = epoch_task(stage.setup, columns, replies, passed_on, packed=packed_in)
     if packed is not None:
@@ -164,9 +166,9 @@ def _done(
     return _once(rows.mapInArrow(work, to_spark_schema(schema.append(TASK))), stage, cut)
 
 
-def _packed(stages: Sequence[Stage], step: int) -> PackedRows | None:
+def _packed_rows(stages: Sequence[Stage], step: int) -> PackedRows | None:
     """How the changes of a step reach the one that reads them as tables, if they do."""
-    return next((packed for stage in stages if (packed := stage.packed(step)) is not None), None)
+    return next((packed for stage in stages if (packed := stage.packed_rows(step)) is not None), None)
 
 
 def _once(changes: DataFrame, stage: Stage, cut: Cut) -> DataFrame:
@@ -184,7 +186,7 @@ def _once(changes: DataFrame, stage: Stage, cut: Cut) -> DataFrame:
     return cut(changes.repartitionById(tasks, F.col(task))).toDF(*numbers, task).select(numbers).toDF(*names)
 
 
-def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str]]:
+def _shuffle(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str]]:
     """The rows of all inputs, those of a task together, and their columns."""
     pipeline, assignment = stage.pipeline, stage.setup.assignment
     if stage.works is not None:
@@ -193,7 +195,7 @@ def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, li
         return reduce(DataFrame.union, tables).repartitionById(assignment.tasks, F.col(TASK.name)), PACKED.names
     inputs = [each(changes) for each in stage.inputs]
     names = [source.schema.names for source in pipeline.inputs]
-    rows = [_numbered(frame, its) for frame, its in zip(inputs, names, strict=True)]
+    rows = [_by_number(frame, its) for frame, its in zip(inputs, names, strict=True)]
     if stage.partial is not None:
         [frame], [its] = rows, names
         rows, names = [_partially_aggregated(frame, its, stage.partial)], [stage.partial.schema.names]
@@ -218,7 +220,7 @@ def _shuffled(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, li
 
 def union_of(inputs: Sequence[DataFrame]) -> DataFrame:
     """Several inputs in one plan, in the order of `shard_replies`: it has the query's sources."""
-    rows = [_numbered(frame, frame.columns) for frame in inputs]
+    rows = [_by_number(frame, frame.columns) for frame in inputs]
     return _union(rows, [frame.withColumn(HASH, F.lit(0)) for frame in rows], range(len(rows)))
 
 
@@ -251,7 +253,7 @@ def _hash_of(keys: Sequence[str]) -> Column:
     return F.xxhash64(*keys) if keys else F.lit(SEED).cast("long")
 
 
-def _numbered(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+def _by_number(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """These columns, renamed by number: Spark reads a dot in a name as a field, a backtick as a quote."""
     there = frame.columns
     by_number = [f"_column_{number}" for number in range(len(there))]

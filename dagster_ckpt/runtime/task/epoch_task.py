@@ -33,10 +33,10 @@ from dagster_ckpt.protocol.object_names import manifest_name
 from dagster_ckpt.runtime.spark.package_archive import PACKAGE
 from dagster_ckpt.runtime.spark.unseen_store import unseen
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, encode_replies
-from dagster_ckpt.runtime.task.kept_steps import fill_table, fills_table, pass_on_table, with_steps
-from dagster_ckpt.runtime.task.packed_rows import TASK, PackedRows, unpacked
+from dagster_ckpt.runtime.task.packed_rows import TASK, PackedRows, unpack
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
+from dagster_ckpt.runtime.task.unchanged_steps import fill_table, fills_table, pass_on_table, with_steps
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of, exempt_from_gc
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
@@ -83,7 +83,7 @@ class Replies(AccumulatorParam[list[tuple[Epoch, str]]]):
         return value1
 
 
-Sent = Accumulator[list[tuple[Epoch, str]]]
+ReplyAccumulator = Accumulator[list[tuple[Epoch, str]]]
 """Where the tasks of an epoch put their replies, each with the epoch's number."""
 
 
@@ -129,7 +129,7 @@ class EpochOrder:
 def epoch_task(
     setup: TaskSetup,
     columns: Sequence[str] | None,
-    sent: Sent,
+    sent: ReplyAccumulator,
     passed_on: PassedOn | None = None,
     *,
     packed: bool = False,
@@ -148,7 +148,7 @@ def epoch_task(
         assert context is not None, "this runs in a Spark task"
         order = EpochOrder.decode(context.getLocalProperty(ORDER_PROPERTY) or "")
         rows = (
-            unpacked(batches)
+            unpack(batches)
             if packed
             else (
                 batch.slice(0, 0) if columns is None else pa.RecordBatch.from_arrays(batch.columns, names=columns)
@@ -156,7 +156,7 @@ def epoch_task(
             )
         )
         replies: list[Reply] = []
-        for changes in worked(setup, order, context.partitionId(), context.taskAttemptId(), rows, replies):
+        for changes in run_task(setup, order, context.partitionId(), context.taskAttemptId(), rows, replies):
             assert passed_on is not None, "no step is behind the last"
             yield from passed_on.batches(changes, context.partitionId())
         if columns is None:  # Spark starts a new Python process for the next task if one has left rows
@@ -167,7 +167,7 @@ def epoch_task(
     return work
 
 
-def worked(
+def run_task(
     setup: TaskSetup,
     order: EpochOrder,
     partition: int,
@@ -184,7 +184,7 @@ def worked(
     try:
         with _of_this_host():
             _check_package(setup.package)
-            work = _begun(setup, order, attempt)
+            work = _begin(setup, order, attempt)
         try:
             yield from _changes(setup, work, partition, shards, batches, replies)
         except CorruptStateError:
@@ -226,7 +226,7 @@ def replies_of(
 ) -> list[Reply]:
     """The replies of one task of the last step."""
     replies: list[Reply] = []
-    for _ in worked(setup, order, partition, attempt, batches, replies):
+    for _ in run_task(setup, order, partition, attempt, batches, replies):
         raise AssertionError("no step is behind the last")
     return replies
 
@@ -260,7 +260,7 @@ def _check_package(archive: str | None) -> None:
         )
 
 
-def _begun(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
+def _begin(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
     clock = SystemClock()
     root = setup.address.open()
     store = folder_store(root, setup.folder)

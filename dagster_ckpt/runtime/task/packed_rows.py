@@ -21,7 +21,7 @@ TASK = pa.field("_task", pa.int32())
 PACKED = pa.schema([TASK, pa.field("_packed", pa.binary())])
 
 _BYTES_MAX = 1 << 22
-"""Of one table."""
+"""The most bytes of one table."""
 _BATCH_BYTES = 1 << 25
 _BATCH_ROWS = 1 << 14
 """Spark cuts Arrow batches by rows, at most so many (`wide_rows`), and only where it must by bytes."""
@@ -53,7 +53,7 @@ class PackedRows:
         packed = self._table(rows, hashes).take(pa.array(order))
         edges = [*starts.tolist(), len(order)]
         for task, start, end in zip(numbers.tolist(), edges, edges[1:], strict=False):
-            yield from _packed(packed.slice(start, end - start), task)
+            yield from _pack(packed.slice(start, end - start), task)
 
     def _hashes(self, rows: pa.Table, count: int) -> Hashes:
         return key_hashes(rows.select(list(self.keys))) if self.keys else np.full(count, SEED, dtype=np.uint64)
@@ -73,7 +73,7 @@ class PackedRows:
         return pa.table(columns)
 
 
-def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows in such batches."""
     for batch in batches:
         for value in batch.column(1).drop_null():
@@ -81,7 +81,7 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 yield from tables
 
 
-def _packed(table: pa.Table, task: int) -> Iterator[pa.RecordBatch]:
+def _pack(table: pa.Table, task: int) -> Iterator[pa.RecordBatch]:
     """The table in pieces of a few MB, each a row.
 
     So many empty rows follow a piece that Spark, which counts rows, puts no more than `_BATCH_BYTES` and one piece

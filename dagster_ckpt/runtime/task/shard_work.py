@@ -64,7 +64,7 @@ class ShardWork:
         for chunk in intake.chunks(self._chunks(batches)):
             intake.see(0, chunk)
             rows = chunk.select(operator.pipeline.output.names).cast(operator.pipeline.output)
-            changes.extend(self._written(operator.changes(rows), self._file(shard, len(changes))))
+            changes.extend(self._write_changes(operator.changes(rows), self._file(shard, len(changes))))
         merged = None if merging is None else merging.result()
         return ShardAck(
             shard,
@@ -255,7 +255,7 @@ class ShardWork:
                         yield held
                         held = None
             elif operator.table is None:
-                files.extend(self._written(changes, self._file(context.shards[0], len(files))))
+                files.extend(self._write_changes(changes, self._file(context.shards[0], len(files))))
             # A logged table may flush here too: its runs are the change log whenever they are written, since they hold
             # the rows before. `touched` goes on with what it found in memory; the table does not change meanwhile.
             state.relieve()
@@ -264,7 +264,7 @@ class ShardWork:
             state.write()
             yield held
 
-    def _written(self, changes: Changes, file: FileId) -> Iterator[ChangeRef]:
+    def _write_changes(self, changes: Changes, file: FileId) -> Iterator[ChangeRef]:
         ref = change_log.write(self.store, file, changes.rows)
         if ref is not None:
             yield ref

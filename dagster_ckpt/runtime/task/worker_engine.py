@@ -53,13 +53,13 @@ def check_cache(options: EngineOptions, store: ObjectStore) -> None:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _ProcessEngine:
     process: int
     options: EngineOptions
     engine: Engine
 
 
-_kept: dict[bool, _Kept] = {}
+_kept: dict[bool, _ProcessEngine] = {}
 """The newest engine for local stores (True) and for remote ones (False)."""
 
 
@@ -74,11 +74,11 @@ def engine_of(options: EngineOptions, store: ObjectStore) -> Engine:
         options = replace(options, cache=None)  # its runs are on this disk already
     kept = _kept.get(is_local)
     if kept is None or kept.process != os.getpid():
-        kept = _Kept(os.getpid(), options, _engine(options, _open_runs(options)))
+        kept = _ProcessEngine(os.getpid(), options, _engine(options, _open_runs(options)))
     elif kept.options != options:
         is_read_alike = is_local or (kept.options.cache, kept.options.io_threads) == (options.cache, options.io_threads)
         runs = kept.engine.runs if is_read_alike else _open_runs(options)
-        kept = _Kept(kept.process, options, _engine(options, runs))
+        kept = _ProcessEngine(kept.process, options, _engine(options, runs))
     _kept[is_local] = kept
     return kept.engine
 

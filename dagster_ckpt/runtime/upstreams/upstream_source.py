@@ -112,7 +112,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if until.parts:
             stream = self._reader().stream
             newest = self._log.newest()
-            self._check_planned(after, [with_names_of(self._pinned(stream, until), newest), newest])
+            self._check_planned(after, [with_names_of(self._pinned_manifest(stream, until), newest), newest])
             shares = [Share(piece, until.parts * tasks) for piece in range(after.part * tasks, until.part * tasks)]
             return [SnapshotShare(stream, until, share) for share in shares]
         newest = self._log.newest()
@@ -131,7 +131,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         clock, store = SystemClock(), self._chain.store
         match partition:
             case SnapshotShare(downstream=downstream, until=until, share=share):
-                snapshot = self._pinned(downstream, until)
+                snapshot = self._pinned_manifest(downstream, until)
                 if not self._planned.has_names_of(snapshot.pipeline):
                     snapshot = with_names_of(snapshot, self._log.newest())
                 files = with_ancestors(store, self._downstream.address.open(), snapshot.ancestors)
@@ -144,7 +144,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._planned.matches([manifest.pipeline for manifest in manifests]):
             raise NothingFollowsError(Trouble.PLANNED_OTHERWISE, at)
 
-    def _pinned(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
+    def _pinned_manifest(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
         """The snapshot that a batch up to `until` was planned on."""
         pin = find_pin(self._chain, backfill_pin(downstream, until.term))
         if pin is None or not until.is_at(pin.manifest) or pin.manifest.uuid != until.uuid:

@@ -33,7 +33,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
     terms_pinned,
 )
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.declared.sources import StreamSource
 from dagster_ckpt.runtime.upstreams.upstream_damage import NextReads
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.retention_refs.pins import find_pin, is_kept, names_of_pins, pin_as_shown, remove_pin
@@ -76,7 +76,7 @@ class _Upstream:
 class Upstreams:
     """The upstreams of one stream. `own` is the stream's chain, `root` the store that all of them are in."""
 
-    def __init__(self, asset: str, sources: Iterable[Source], root: ObjectStore, own: ManifestChain) -> None:
+    def __init__(self, asset: str, sources: Iterable[StreamSource], root: ObjectStore, own: ManifestChain) -> None:
         self._asset = asset
         self._own = own
         names = {source.identity.address for source in sources if source.identity.format == FORMAT}
@@ -173,7 +173,7 @@ class Upstreams:
                     f"object from a backup, or {helps}, asset={self._asset}, consumed={at.epoch}, reason={error}"
                 ) from None
 
-    def committed(self, manifest: Manifest) -> None:
+    def on_commit(self, manifest: Manifest) -> None:
         """Release snapshots that no retained epoch needs any more. Call it after each epoch."""
         oldest = lineage_epochs(manifest)[0]
         for upstream, needed in self._snapshots:
@@ -192,7 +192,7 @@ class Upstreams:
         needed = dict.fromkeys(_terms_read(manifest, upstream.name) & pinned, manifest.epoch)
         if pinned - needed.keys():
             for entry in lineage(manifest)[:-1]:
-                retained = self._retained(entry.version)
+                retained = self._retained_manifest(entry.version)
                 at = set() if retained is None else _positions(retained, upstream.name)
                 for term in _terms_within(at) & pinned:
                     needed[term] = max(needed.get(term, EMPTY), entry.epoch)
@@ -203,7 +203,7 @@ class Upstreams:
             _remove_pin(upstream, backfill_pin(manifest.uuid, term))
         self._snapshots.append((upstream, needed))
 
-    def _retained(self, version: Version) -> Manifest | None:
+    def _retained_manifest(self, version: Version) -> Manifest | None:
         """This stream's manifest of that version; None where no rollback can reach it."""
         try:
             return self._own.find(version)
@@ -235,7 +235,7 @@ class Upstreams:
     def _still_consistent(self, upstream: _Upstream, manifest: Manifest) -> Epoch | None:
         """This stream's newest epoch that has read no more than is still in the upstream's lineage."""
         for entry in reversed(lineage(manifest)):
-            sources = () if (shown := self._retained(entry.version)) is None else shown.sources
+            sources = () if (shown := self._retained_manifest(entry.version)) is None else shown.sources
             consumed = [each for each in consumption_by_epoch(sources) if each.stream == upstream.name]
             if consumed and all(map(upstream.is_followed_from, map(UpstreamPosition.from_consumed, consumed))):
                 return entry.epoch

@@ -94,10 +94,11 @@ class TaskState:
         self._engine = engine
         self._limits = limits_for(manifest.shards, engine.limits)
         pipeline = manifest.pipeline
-        self._logged = None if logged is None else pipeline.stored(step, logged)
+        self._logged = None if logged is None else pipeline.name_in_runs(step, logged)
         self._writer = RunWriter(store, file, engine)
         self._specs = {
-            spec.name: replace(spec, name=pipeline.stored(step, spec.name)) for spec in pipeline.steps[step].tables
+            spec.name: replace(spec, name=pipeline.name_in_runs(step, spec.name))
+            for spec in pipeline.steps[step].tables
         }
         self._parts: dict[str, list[_TablePart]] = {}
         self._log: tuple[ChangeRef, ...] = ()

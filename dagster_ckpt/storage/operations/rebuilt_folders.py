@@ -106,6 +106,6 @@ def _empty(chain: ManifestChain, there: Manifest) -> None:
         acks = tuple(ShardAck(Shard(shard), step=step) for step in steps for shard in shards)
         batch_id = 0 if shown.batch_id is None else shown.batch_id
         for _ in range(MANIFESTS_KEPT):
-            writer.commit(EpochEdit(acks, shown.sources, batch_id, epoch_ms=0, worked=False))
+            writer.commit(EpochEdit(acks, shown.sources, batch_id, epoch_ms=0, ran_tasks=False))
     finally:
         writer.close("its files are another stream's")

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.halves import HALF, HALF_BITS, half_names, total_name
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.operators.aggregates.kinds.accumulator import SUMS, Columns, GroupedRows, Keeps, OneColumn
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import fill_null
+from dagster_ckpt.split_totals import HALF, HALF_BITS, half_names, total_name
 
 DECIMAL_DIGITS_MAX = 38
 _SUMMABLE_DIGITS = 28

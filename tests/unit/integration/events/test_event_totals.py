@@ -55,7 +55,7 @@ class World:
             late_rows_reported=lambda late: late_rows_reported(self.instance, late),
         )
         self.events = EpochEvents(log, 10_000, self.clock)
-        self.events.opened(self.shown)
+        self.events.on_open(self.shown)
 
     def store(self, event: Event) -> None:
         if not isinstance(event, dg.AssetMaterialization):
@@ -127,7 +127,7 @@ class World:
             ),
         )
         self.lineage.append(manifest)
-        self.events.committed(CommittedEpoch(manifest, 1, 10, {}))
+        self.events.on_commit(CommittedEpoch(manifest, 1, 10, {}))
         self.clock.sleep_ms(self.chance.randrange(15_000))
 
 

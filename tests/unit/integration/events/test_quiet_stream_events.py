@@ -53,7 +53,7 @@ class Quiet:
 
     def measure(self) -> None:
         waiting = self.waiting
-        self.events.measured(None if waiting is None else Lag(self.clock.now_ms(), waiting))
+        self.events.on_lag(None if waiting is None else Lag(self.clock.now_ms(), waiting))
 
     def wait(self, seconds: int) -> None:
         for second in range(1, seconds + 1):
@@ -63,7 +63,7 @@ class Quiet:
             self.events.idle()
 
     def commit(self, epoch: int) -> None:
-        self.events.committed(CommittedEpoch(manifest_of(epoch), 1, 2, {}))
+        self.events.on_commit(CommittedEpoch(manifest_of(epoch), 1, 2, {}))
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         return [event for event in self.logged if isinstance(event, kind)]
@@ -71,7 +71,7 @@ class Quiet:
 
 def test_a_quiet_stream_is_observed_once_a_minute_from_its_opening_on() -> None:
     quiet = Quiet()
-    quiet.events.opened(manifest_of(7))
+    quiet.events.on_open(manifest_of(7))
     quiet.wait(3_600)
     observed = quiet.of(dg.AssetObservation)
     assert len(observed) == len(quiet.logged) == 60
@@ -85,7 +85,7 @@ def test_a_quiet_stream_is_observed_once_a_minute_from_its_opening_on() -> None:
 
 def test_an_observation_is_small() -> None:
     quiet = Quiet()
-    quiet.events.opened(manifest_of(7))
+    quiet.events.on_open(manifest_of(7))
     quiet.wait(60)
     [record] = quiet.instance.fetch_observations(KEY, limit=9).records
     assert len(dg.serialize_value(record.event_log_entry)) < 1_500
@@ -99,7 +99,7 @@ def test_before_the_stream_is_open_nothing_is_observed() -> None:
 
 def test_an_epoch_puts_the_next_observation_off_and_is_itself_logged_first() -> None:
     quiet = Quiet()
-    quiet.events.opened(manifest_of(7))
+    quiet.events.on_open(manifest_of(7))
     quiet.wait(59)
     quiet.commit(8)
     quiet.wait(31)
@@ -114,7 +114,7 @@ def test_an_epoch_puts_the_next_observation_off_and_is_itself_logged_first() -> 
 
 def test_the_lag_grows_while_what_waits_is_not_read_and_is_left_out_while_it_is_unknown() -> None:
     quiet = Quiet(waiting=BEHIND)
-    quiet.events.opened(manifest_of(7))
+    quiet.events.on_open(manifest_of(7))
     quiet.wait(120)
     first, second = (event.metadata["lag_seconds"].value for event in quiet.of(dg.AssetObservation))
     assert (first, second) == (70.0, 130.0)
@@ -125,7 +125,7 @@ def test_the_lag_grows_while_what_waits_is_not_read_and_is_left_out_while_it_is_
 
 def test_the_event_of_an_epoch_has_a_lag_that_was_measured_after_it() -> None:
     quiet = Quiet(waiting=BEHIND)
-    quiet.events.opened(manifest_of(7))
+    quiet.events.on_open(manifest_of(7))
     quiet.clock.sleep_ms(10)
     quiet.commit(8)
     for _ in range(35):
@@ -167,7 +167,7 @@ def states(quiet: Quiet, policy: dg.FreshnessPolicy, seconds: int) -> list[Fresh
 )
 def test_a_quiet_stream_that_has_read_everything_stays_fresh(policy: dg.FreshnessPolicy) -> None:
     quiet = Quiet(policy)
-    quiet.events.opened(manifest_of(7))
+    quiet.events.on_open(manifest_of(7))
     assert states(quiet, policy, 1_500) == [FreshnessState.PASS]
     again = quiet.of(dg.AssetMaterialization)
     assert {(event.tags or {})["dagster/data_version"] for event in again} == {f"delays@7-{'a' * 32}"}
@@ -178,7 +178,7 @@ def test_a_quiet_stream_that_has_read_everything_stays_fresh(policy: dg.Freshnes
 def test_a_stream_that_falls_behind_or_whose_lag_is_unknown_does_not_stay_fresh() -> None:
     for waiting in (BEHIND, None):
         quiet = Quiet(MINUTE)
-        quiet.events.opened(manifest_of(7))
+        quiet.events.on_open(manifest_of(7))
         quiet.wait(60)
         quiet.waiting = waiting
         assert states(quiet, MINUTE, 1_200) == [FreshnessState.PASS, FreshnessState.WARN, FreshnessState.FAIL]
@@ -187,6 +187,6 @@ def test_a_stream_that_falls_behind_or_whose_lag_is_unknown_does_not_stay_fresh(
 def test_without_a_policy_or_an_epoch_nothing_is_logged_again() -> None:
     for policy, epoch in ((None, 7), (MINUTE, int(EMPTY))):
         quiet = Quiet(policy)
-        quiet.events.opened(manifest_of(epoch))
+        quiet.events.on_open(manifest_of(epoch))
         quiet.wait(3_600)
         assert quiet.of(dg.AssetMaterialization) == []

@@ -108,7 +108,7 @@ def test_while_epochs_come_an_event_goes_out_once_an_interval_and_the_newest_is_
     clock, listener = StillClock(), Listener()
     events = events_for(listener, clock)
     for epoch in range(1, 11):
-        events.committed(committed(epoch))
+        events.on_commit(committed(epoch))
         clock.sleep_ms(10_000)
     assert listener.heard == [1, 4, 7]
 
@@ -116,7 +116,7 @@ def test_while_epochs_come_an_event_goes_out_once_an_interval_and_the_newest_is_
 def test_a_quiet_stream_logs_its_newest_epoch_after_one_interval_and_only_once() -> None:
     clock, listener = StillClock(), Listener()
     events = events_for(listener, clock)
-    events.committed(committed(1))
+    events.on_commit(committed(1))
     for _ in range(60):
         clock.sleep_ms(1_000)
         events.idle()
@@ -129,11 +129,11 @@ def test_a_quiet_stream_logs_its_newest_epoch_after_one_interval_and_only_once()
 def test_an_epoch_logged_while_quiet_is_not_logged_again_with_the_next_one() -> None:
     clock, listener = StillClock(), Listener()
     events = events_for(listener, clock)
-    events.committed(committed(1))
+    events.on_commit(committed(1))
     clock.sleep_ms(40_000)
     events.idle()
     clock.sleep_ms(40_000)
-    events.committed(committed(2))
+    events.on_commit(committed(2))
     assert listener.heard == [1]
 
 
@@ -141,7 +141,7 @@ def test_a_step_that_ends_without_a_result_logs_the_held_event() -> None:
     listener = Listener()
     events = events_for(listener, StillClock())
     events.flush()
-    events.committed(committed(1))
+    events.on_commit(committed(1))
     events.flush()
     events.flush()
     assert listener.heard == [1]
@@ -151,7 +151,7 @@ def test_a_dagster_that_is_busy_is_asked_again_and_never_fails_the_stream() -> N
     patient, stubborn = Listener(deaf=TRIES - 1), Listener(deaf=TRIES)
     for listener in (patient, stubborn):
         events = events_for(listener, StillClock())
-        events.committed(committed(1))
+        events.on_commit(committed(1))
         events.flush()
     assert (patient.heard, stubborn.heard, stubborn.tries) == ([1], [], TRIES)
 
@@ -172,14 +172,14 @@ def test_a_locked_database_costs_the_stream_a_twentieth_of_its_time() -> None:
     )
     began_ms = clock.monotonic_ms()
     for epoch in range(1, 3_600):
-        events.committed(committed(epoch))
+        events.on_commit(committed(epoch))
         clock.sleep_ms(1_000)
         events.idle()
     assert listener.tries == 7, "an hour of epochs, a failure each ten minutes"
     assert clock.monotonic_ms() - began_ms < 3_600_000 * 1.06
     locked = False
     for epoch in range(3_600, 4_210):
-        events.committed(committed(epoch))
+        events.on_commit(committed(epoch))
         clock.sleep_ms(1_000)
     later, last = (epoch for epoch in listener.heard[-2:] if isinstance(epoch, int))
     assert 4_206 <= last == later + 2, "and then as before"
@@ -190,7 +190,7 @@ def test_a_fenced_writer_reports_nothing() -> None:
     events = EpochEvents(
         EventLog(KEY, "delays", None, listener, lambda manifest: False, lambda: NOTHING), 1, StillClock()
     )
-    events.committed(committed(1))
+    events.on_commit(committed(1))
     events.flush()
     assert (listener.tries, listener.passed) == (0, [])
 
@@ -204,12 +204,12 @@ def test_a_writer_fenced_between_two_events_reports_no_more_and_each_check_is_fo
 
     clock = StillClock()
     events = EpochEvents(EventLog(KEY, "delays", None, listener, may_report, lambda: NOTHING), 1_000, clock)
-    events.committed(committed(1))
+    events.on_commit(committed(1))
     clock.sleep_ms(1_000)
-    events.committed(committed(2))
+    events.on_commit(committed(2))
     fenced = True
     clock.sleep_ms(1_000)
-    events.committed(committed(3))
+    events.on_commit(committed(3))
     events.idle()
     events.flush()
     assert (listener.heard, listener.passed) == ([1], [1])
@@ -223,7 +223,7 @@ def test_records_that_an_epoch_goes_on_without_are_logged_at_once_with_topic_par
         LostOffsets("trips", 0, LossReason.REMOVED, read_to=100, begin=100, end=150),
         LostOffsets("trips", 1, LossReason.GONE, read_to=7, begin=7, end=7),
     ]
-    events.opened(a_manifest())
+    events.on_open(a_manifest())
     events.skips(lost)
     [event] = listener.observed
     assert event.description is not None
@@ -239,7 +239,7 @@ def test_the_first_epoch_of_a_step_passes_the_check_at_once_and_no_later_one_doe
     listener = Listener()
     events = events_for(listener, StillClock())
     for epoch in (41, 42, 43):
-        events.committed(committed(epoch))
+        events.on_commit(committed(epoch))
         assert listener.passed == [41]
 
 
@@ -257,7 +257,7 @@ def test_an_epoch_that_is_just_coming_in_was_not_held_for_long() -> None:
 
     listener = Slow()
     events = events_for(listener, clock)
-    events.committed(committed(1))
+    events.on_commit(committed(1))
     beside[0].join(10)
     assert listener.heard == []
 
@@ -272,7 +272,7 @@ def test_a_store_that_does_not_answer_is_asked_again_and_never_fails_the_stream(
         return True
 
     events = EpochEvents(EventLog(KEY, "delays", None, listener, may_report, lambda: NOTHING), 1_000, StillClock())
-    events.committed(committed(1))
+    events.on_commit(committed(1))
     assert listener.passed == [1]
 
 
@@ -286,7 +286,7 @@ def test_an_interruption_while_an_event_is_logged_is_not_swallowed() -> None:
     events = EpochEvents(
         EventLog(KEY, "delays", None, interrupted, lambda manifest: True, lambda: NOTHING), 1, StillClock()
     )
-    events.committed(committed(1))
+    events.on_commit(committed(1))
     with pytest.raises(Interruption):
         events.flush()
 
@@ -376,8 +376,8 @@ def test_an_epoch_of_the_watermark_alone_waits_for_the_next_event() -> None:
     events = events_for(listener, clock)
     one, two = committed(1), committed(2)
     did = replace(one.manifest.statistics, rows_in=0, rows_out=0, total_epochs=2)
-    events.committed(one)
-    events.committed(replace(two, manifest=replace(two.manifest, statistics=did)))
+    events.on_commit(one)
+    events.on_commit(replace(two, manifest=replace(two.manifest, statistics=did)))
     assert listener.heard == [], "one event for both"
     clock.sleep_ms(30_000)
     events.idle()
@@ -425,11 +425,11 @@ def test_the_first_event_after_functions_have_changed_says_so_with_the_way_to_ha
             said.append(str(event.metadata["changed_functions"].value) if "changed_functions" in event.metadata else "")
 
     events = EpochEvents(EventLog(KEY, "delays", None, log, lambda _: True, lambda: NOTHING), 10_000, clock)
-    events.opened(committed(4).manifest)
-    events.changed(["twice", "plus"])
+    events.on_open(committed(4).manifest)
+    events.on_changed_functions(["twice", "plus"])
     assert "`twice`, `plus`" in str(events.once["changed_functions"].value)
     for epoch in range(5, 8):
-        events.committed(committed(epoch))
+        events.on_commit(committed(epoch))
         clock.sleep_ms(10_000)
     assert len(said) == 2
     assert "`dagster-ckpt rebuild delays`" in said[0]

@@ -95,9 +95,9 @@ class Told:
             0,
             StillClock(),
         )
-        events.opened(keeping(*epochs[0]))
+        events.on_open(keeping(*epochs[0]))
         for epoch in epochs[1:]:
-            events.committed(CommittedEpoch(keeping(*epoch), 0, 0, {}))
+            events.on_commit(CommittedEpoch(keeping(*epoch), 0, 0, {}))
         return events
 
 

@@ -44,7 +44,7 @@ def test_the_newest_completed_epochs_are_available() -> None:
     coordinator = a_coordinator()
     for epoch in (2, 4, 7):
         complete(coordinator, epoch, now_ms=epoch)
-    assert [each.epoch for each in coordinator.completed] == [4, 7]
+    assert [each.epoch for each in coordinator.completed_epochs] == [4, 7]
     assert coordinator.get(Epoch(2)) is None
     found = coordinator.get(Epoch(4))
     assert found is not None

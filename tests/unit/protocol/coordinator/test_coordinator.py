@@ -201,11 +201,11 @@ def test_a_new_term_drops_the_epoch_in_work_and_may_have_other_shards(before: tu
 def test_an_epoch_without_work_is_committed_at_once_with_empty_acks() -> None:
     state, effects = after(Aborted(E, ""), BeginWithoutWork(E))
     assert effects == [CommitManifest(E, (ShardAck(Shard(0)), ShardAck(Shard(1))))]
-    assert (state.pending, state.total_bytes, state.worked) == (frozenset(), 0, False)
+    assert (state.pending, state.total_bytes, state.ran_tasks) == (frozenset(), 0, False)
     state, _ = step(state, Committed(E))
     assert (state.phase, state.completed_count, state.committing) == (Phase.COMPLETED, 1, False)
     state, _ = step(state, Begin(Epoch(6)))
-    assert (state.pending, state.worked, state.committing) == (TWO, True, False)
+    assert (state.pending, state.ran_tasks, state.committing) == (TWO, True, False)
 
 
 @pytest.mark.parametrize(

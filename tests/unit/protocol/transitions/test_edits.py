@@ -108,9 +108,9 @@ def test_an_idle_input_that_never_showed_a_time_does_not_hold_the_others() -> No
 
 def test_the_order_in_which_inputs_become_idle_does_not_count() -> None:
     both = after(FIRST, (70, 20), (), delays_us=(10, 10))
-    at_once = after(both, (), (), delays_us=(10, 10), idle=(True, True), worked=False)
-    first = after(both, (), (), delays_us=(10, 10), idle=(False, True), worked=False)
-    then = after(first, (), (), delays_us=(10, 10), idle=(True, True), worked=False)
+    at_once = after(both, (), (), delays_us=(10, 10), idle=(True, True), ran_tasks=False)
+    first = after(both, (), (), delays_us=(10, 10), idle=(False, True), ran_tasks=False)
+    then = after(first, (), (), delays_us=(10, 10), idle=(True, True), ran_tasks=False)
     assert at_once.watermark_us == then.watermark_us == 60
     # An input that never saw a time does not count, and if none did there is no watermark.
     assert after(FIRST, (70, None), (), delays_us=(10, 10), idle=(True, True)).watermark_us == 60
@@ -126,8 +126,8 @@ def test_a_broken_event_time_moves_the_watermark_no_further_than_can_be_reckoned
 
 def test_the_end_of_the_input_moves_the_watermark_and_never_back() -> None:
     first = after(FIRST, (50,), (70,), delays_us=(10,))
-    assert after(first, (), (), delays_us=(10,), worked=False, at_least_us=99).watermark_us == 99
-    assert after(first, (), (), delays_us=(10,), worked=False, at_least_us=9).watermark_us == 60
+    assert after(first, (), (), delays_us=(10,), ran_tasks=False, at_least_us=99).watermark_us == 99
+    assert after(first, (), (), delays_us=(10,), ran_tasks=False, at_least_us=9).watermark_us == 60
 
 
 def test_the_end_of_an_input_with_a_broken_event_time_moves_the_watermark_no_further_either() -> None:
@@ -138,7 +138,7 @@ def test_the_end_of_an_input_with_a_broken_event_time_moves_the_watermark_no_fur
 def test_an_epoch_with_work_has_emitted_up_to_the_watermark_it_began_with() -> None:
     first = after(FIRST, (50,), (70,), delays_us=(10,))
     second = after(first, (80,), (80,), delays_us=(10,))
-    third = after(second, (), (), delays_us=(10,), worked=False)
+    third = after(second, (), (), delays_us=(10,), ran_tasks=False)
     assert [each.harvested_us for each in (first, second, third)] == [None, 60, 60]
     assert third.watermark_us == 70
 
@@ -254,7 +254,7 @@ def test_an_epoch_shows_its_interval_and_the_shards_that_took_longest() -> None:
     ]
     again = opening_manifest(shown, OWNER, PIPELINE, Stamp(Nonce("o"), 3))
     assert (again.checkpoint_interval_ms, again.slowest_shards) == (10_000, shown.slowest_shards)
-    without_work = replace(an_edit(again), acks=tuple(ShardAck(ack.shard) for ack in acks), worked=False)
+    without_work = replace(an_edit(again), acks=tuple(ShardAck(ack.shard) for ack in acks), ran_tasks=False)
     assert epoch_manifest(again, without_work, 5, Stamp(Nonce("p"), 4)).slowest_shards == ()
 
 

@@ -68,7 +68,7 @@ def test_a_step_is_kept_if_neither_it_nor_what_feeds_it_changed(
     after: Pipeline, kept: dict[int, int], read: set[int], dropped: tuple[int, ...]
 ) -> None:
     change = StepChange.between(THREE, after)
-    assert (change.kept, set(change.read), change.dropped) == (kept, read, dropped)
+    assert (change.kept, set(change.read), change.dropped_steps) == (kept, read, dropped)
     assert change.can_restart
     assert breaking_changes(THREE, after)
 
@@ -263,7 +263,7 @@ def test_what_reads_a_step_with_other_aggregates_begins_with_its_table() -> None
     assert breaking_changes(before.before[0], after.before[0]) == ()
     assert any(each.startswith("step 1: column a0 was") for each in breaking_changes(before, after))
     change = StepChange.between(before, after)
-    assert (change.kept, set(change.read), change.dropped) == ({0: 0}, {0}, (1,))
+    assert (change.kept, set(change.read), change.dropped_steps) == ({0: 0}, {0}, (1,))
     assert StepChange.between(before, before).kept == {0: 0, 1: 1}
 
 

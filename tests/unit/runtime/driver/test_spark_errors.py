@@ -8,15 +8,17 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, OutsideCodeError
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
-from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source
-from dagster_ckpt.runtime.driver.spark_errors import explained, jvm_is_gone, missing_input_named
+from dagster_ckpt.runtime.declared.sources import KafkaOptions, StreamSource
+from dagster_ckpt.runtime.driver.spark_errors import explain_error, jvm_is_gone, missing_input_named
 
-SOURCES = [Source(SourceIdentity("parquet", "file:/data/inbox"), 0, (0,), reads_files=True)]
+SOURCES = [StreamSource(SourceIdentity("parquet", "file:/data/inbox"), 0, (0,), reads_files=True)]
 PLAN = "\n=== Streaming Query ===\nIdentifier: flights\nCurrent Committed Offsets: {}"
 MISSING = "[PATH_NOT_FOUND] Path does not exist: s3a://me:secret@bucket/in.box. SQLSTATE: 42K03"
 
 KAFKA = KafkaOptions((("bootstrap.servers", "broker:9092"), ("sasl.jaas.config", 'password="secret"')))
-TOPIC = Source(SourceIdentity("kafka", "", (("subscribe", "departures"),)), 0, (0,), reads_files=False, kafka=KAFKA)
+TOPIC = StreamSource(
+    SourceIdentity("kafka", "", (("subscribe", "departures"),)), 0, (0,), reads_files=False, kafka=KAFKA
+)
 
 
 class Session:
@@ -48,7 +50,7 @@ class Session:
 
 def error_of(error: Exception, *there: str, answers: bool = True) -> Exception:
     session: Any = Session(*there, answers=answers)
-    return explained("flights", SOURCES, error, session)
+    return explain_error("flights", SOURCES, error, session)
 
 
 def test_a_missing_path_is_named_with_what_to_do() -> None:
@@ -138,7 +140,7 @@ def test_an_error_whose_text_was_in_the_jvm_is_named_by_its_class() -> None:
 
 def test_a_topic_is_named_with_its_brokers_and_no_password() -> None:
     session: Any = Session()
-    error = explained("flights", [TOPIC], StreamingQueryException(f"Timed out waiting for a node{PLAN}"), session)
+    error = explain_error("flights", [TOPIC], StreamingQueryException(f"Timed out waiting for a node{PLAN}"), session)
     assert str(error).endswith(
         "sources=['kafka subscribe=departures at broker:9092'], reason=Timed out waiting for a node"
     )

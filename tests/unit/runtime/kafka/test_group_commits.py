@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.protocol.epochs.topic_offsets import Offsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
-from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source
+from dagster_ckpt.runtime.declared.sources import KafkaOptions, StreamSource
 from dagster_ckpt.runtime.kafka import group_commits
 from dagster_ckpt.runtime.kafka.group_commits import GroupCommits
 from tests.worlds.manifests import a_manifest
@@ -36,7 +36,7 @@ class SlowBrokers:
 
 def groups(monkeypatch: pytest.MonkeyPatch, brokers: SlowBrokers, group: str = "delays") -> GroupCommits:
     monkeypatch.setattr(group_commits, "Brokers", lambda session, connection: brokers)
-    source = Source(TRIPS, 0, (0,), reads_files=False, kafka=KafkaOptions((), group=group))
+    source = StreamSource(TRIPS, 0, (0,), reads_files=False, kafka=KafkaOptions((), group=group))
     session: Any = None
     return GroupCommits("flights", (source,), session)
 

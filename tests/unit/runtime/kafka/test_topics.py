@@ -10,7 +10,7 @@ from py4j.protocol import Py4JNetworkError
 from dagster_ckpt.errors import CheckpointDeclinedError, IncompatibleStateError
 from dagster_ckpt.protocol.epochs.topic_offsets import LossReason, LostOffsets, TopicsNow
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity, SourcePosition
-from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source
+from dagster_ckpt.runtime.declared.sources import KafkaOptions, StreamSource
 from dagster_ckpt.runtime.kafka import topics
 from dagster_ckpt.runtime.kafka.topics import Topics
 from tests.worlds.manifests import a_manifest
@@ -57,14 +57,14 @@ class Asked:
     skipped: list[LostOffsets]
 
     def check(self, before: SourcePosition = READ, after: SourcePosition = NEXT) -> SourcePosition:
-        [found] = self.topics.checked((before,), (after,))
+        [found] = self.topics.check_positions((before,), (after,))
         return found
 
 
 def asking(monkeypatch: pytest.MonkeyPatch, brokers: FakeBrokers, options: KafkaOptions = STRICT) -> Asked:
     monkeypatch.setattr(topics, "Brokers", lambda session, connection: brokers)
     skipped: list[LostOffsets] = []
-    source = Source(TRIPS, 0, (0,), reads_files=False, kafka=options)
+    source = StreamSource(TRIPS, 0, (0,), reads_files=False, kafka=options)
     session: Any = None
     return Asked(Topics("flights", (source,), session, skipped.extend), skipped)
 

@@ -9,12 +9,12 @@ import pytest
 
 from dagster_ckpt.protocol.epochs.topic_offsets import Offsets, TopicsNow, offsets_of
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
-from dagster_ckpt.runtime.declared.sources import KafkaOptions, Source
+from dagster_ckpt.runtime.declared.sources import KafkaOptions, StreamSource
 from dagster_ckpt.runtime.lag.lag import SourceLag
-from dagster_ckpt.runtime.lag.source_lags import OffsetHistory, QueryView, lag_of_any, reported, topics_lag
+from dagster_ckpt.runtime.lag.source_lags import OffsetHistory, QueryView, lag_of_any, source_progress, topics_lag
 
 TEN = 1_700_000_000_000
-KAFKA = Source(
+KAFKA = StreamSource(
     SourceIdentity("kafka", "", (("subscribe", "trips"),)), 0, (0,), reads_files=False, kafka=KafkaOptions(())
 )
 
@@ -28,12 +28,12 @@ class Brokers:
     oldest: int | None = None
     asked: list[Offsets] = field(default_factory=list)
 
-    def now(self, source: Source, names: Collection[str]) -> TopicsNow:
+    def now(self, source: StreamSource, names: Collection[str]) -> TopicsNow:
         assert source is KAFKA
         assert set(names) == {"trips"}
         return TopicsNow({"trips": "id"}, {**dict.fromkeys(self.ends, 0), **self.begins}, self.ends)
 
-    def oldest_ms(self, source: Source, unread: Offsets) -> int | None:
+    def oldest_ms(self, source: StreamSource, unread: Offsets) -> int | None:
         self.asked.append(unread)
         return self.oldest if unread else None
 
@@ -109,5 +109,5 @@ def test_sparks_progress_names_a_source_by_its_description() -> None:
         {"description": "KafkaV2[Subscribe[trips]]", "latestOffset": {"trips": {"0": 120}}},
     ]
     view = QueryView((JavaSource("KafkaV2[Subscribe[trips]]"),), json.loads(json.dumps({"sources": sources})), True)
-    assert reported(KAFKA, view) == sources[1]
-    assert reported(KAFKA, QueryView((), None, finds_data=False)) == {}
+    assert source_progress(KAFKA, view) == sources[1]
+    assert source_progress(KAFKA, QueryView((), None, finds_data=False)) == {}

@@ -40,7 +40,7 @@ def ack(host: str, *runs: RunRef) -> ShardAck:
 
 
 def test_an_ack_whose_files_the_driver_does_not_see_becomes_a_decline(store: ObjectStore) -> None:
-    [decline] = ExecutorFiles(store).checked([ack("one", run())], EPOCH)
+    [decline] = ExecutorFiles(store).decline_unseen([ack("one", run())], EPOCH)
     assert isinstance(decline, ShardDecline)
     assert (decline.shard, decline.host, decline.error) == (SHARD, "one", "CheckpointDeclinedError")
     assert "not a copy or an overlay of it" in decline.reason
@@ -56,34 +56,34 @@ def test_an_ack_whose_files_the_driver_does_not_see_becomes_a_decline(store: Obj
     ],
 )
 def test_files_of_every_kind_are_looked_for(store: ObjectStore, written: ShardAck) -> None:
-    [decline] = ExecutorFiles(store).checked([written], EPOCH)
+    [decline] = ExecutorFiles(store).decline_unseen([written], EPOCH)
     assert isinstance(decline, ShardDecline)
 
 
 def test_a_host_is_checked_until_a_file_of_it_was_seen(store: ObjectStore) -> None:
     files = ExecutorFiles(store)
     old = ack("one", run(Epoch(6)))  # of another epoch, and perhaps of another host
-    assert files.checked([old], EPOCH) == (old,)
-    assert isinstance(files.checked([ack("one", run())], EPOCH)[0], ShardDecline)
+    assert files.decline_unseen([old], EPOCH) == (old,)
+    assert isinstance(files.decline_unseen([ack("one", run())], EPOCH)[0], ShardDecline)
     store.put(run().path, b"x")
     seen = ack("one", run())
-    assert files.checked([seen], EPOCH) == (seen,)
+    assert files.decline_unseen([seen], EPOCH) == (seen,)
     later = ack("one", run(attempt=2))
-    assert files.checked([later], EPOCH) == (later,)
-    assert isinstance(files.checked([ack("two", run(attempt=2))], EPOCH)[0], ShardDecline)
+    assert files.decline_unseen([later], EPOCH) == (later,)
+    assert isinstance(files.decline_unseen([ack("two", run(attempt=2))], EPOCH)[0], ShardDecline)
 
 
 def test_a_host_with_one_missing_file_among_others_is_not_trusted(store: ObjectStore) -> None:
     files = ExecutorFiles(store)
     store.put(run().path, b"x")
     good, bad = ack("one", run()), ack("one", run(attempt=2))
-    assert isinstance(files.checked([good, bad], EPOCH)[1], ShardDecline)
-    assert isinstance(files.checked([bad], EPOCH)[0], ShardDecline)
+    assert isinstance(files.decline_unseen([good, bad], EPOCH)[1], ShardDecline)
+    assert isinstance(files.decline_unseen([bad], EPOCH)[0], ShardDecline)
 
 
 def test_the_drivers_own_host_and_declines_pass(store: ObjectStore) -> None:
     replies: list[Reply] = [ack(socket.gethostname(), run()), ShardDecline(SHARD, "one", "OSError", "no")]
-    assert ExecutorFiles(store).checked(replies, EPOCH) == (*replies,)
+    assert ExecutorFiles(store).decline_unseen(replies, EPOCH) == (*replies,)
 
 
 def test_a_store_that_does_not_answer_declines_as_such(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +91,6 @@ def test_a_store_that_does_not_answer_declines_as_such(store: ObjectStore, monke
         raise StoreUnavailableError("try later")
 
     monkeypatch.setattr(store, "exists", refuse)
-    [decline] = ExecutorFiles(store).checked([ack("one", run())], EPOCH)
+    [decline] = ExecutorFiles(store).decline_unseen([ack("one", run())], EPOCH)
     assert isinstance(decline, ShardDecline)
     assert (decline.error, decline.reason) == ("StoreUnavailableError", "try later")

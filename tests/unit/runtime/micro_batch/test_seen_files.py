@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, FilesMoved, SourceIdentity
-from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.declared.sources import StreamSource
 from dagster_ckpt.runtime.micro_batch import seen_files
-from dagster_ckpt.runtime.micro_batch.seen_files import found_again, spelled_now
+from dagster_ckpt.runtime.micro_batch.seen_files import current_spelling, match_files
 
 NO_SESSION = cast(SparkSession, None)
 
@@ -21,16 +21,16 @@ NO_SESSION = cast(SparkSession, None)
 @pytest.fixture(autouse=True)
 def _without_a_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seen_files, "spark_spelling", lambda session, address: address.replace(" ", "%20"))
-    monkeypatch.setattr(seen_files, "listed", lambda session, source: pytest.fail("nothing need be listed"))
+    monkeypatch.setattr(seen_files, "list_files", lambda session, source: pytest.fail("nothing need be listed"))
 
 
-def source_at(path: str) -> Source:
-    return Source(SourceIdentity("csv", path), 0, (0,), reads_files=True, path=path)
+def source_at(path: str) -> StreamSource:
+    return StreamSource(SourceIdentity("csv", path), 0, (0,), reads_files=True, path=path)
 
 
-def spelled(source: Source, *pieces: list[str], moved: tuple[FilesMoved, ...] = ()) -> list[str]:
+def spelled(source: StreamSource, *pieces: list[str], moved: tuple[FilesMoved, ...] = ()) -> list[str]:
     seen: list[dict[str, list[Any]]] = [{"path": paths, "modified_ms": list(range(len(paths)))} for paths in pieces]
-    tables = spelled_now("a", seen, moved, source, NO_SESSION)
+    tables = current_spelling("a", seen, moved, source, NO_SESSION)
     return [path for table in tables for path in table["path"].to_pylist()]
 
 
@@ -67,14 +67,14 @@ def test_files_whose_parameters_were_left_out_are_found_again_by_their_time() ->
     first, second = FileSeen("file:///in/a%3Fsig=x", 1), FileSeen("file:///in/a%3Fsig=y", 2)
     new = [FileSeen("file:///in/a%3Fsig=z", 4), FileSeen("file:///in/b%3Fsig=x", 1)]
     what = FileSeen("file:///in/what%3F", 3)
-    assert found_again("a", seen, [first, second, what, *new]) == [first, second, what]
+    assert match_files("a", seen, [first, second, what, *new]) == [first, second, what]
     with pytest.raises(IncompatibleStateError, match=r"asset=a, file=file:///in/a%3F, there=2, read=1"):
-        found_again("a", seen, [first, FileSeen("file:///in/a%3Fsig=z", 1)])
+        match_files("a", seen, [first, FileSeen("file:///in/a%3Fsig=z", 1)])
 
 
 def test_the_source_is_listed_once_and_only_for_files_with_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     there = [FileSeen("file:///in/a%3Fsig=x", 1), FileSeen("file:///in/b", 0)]
-    monkeypatch.setattr(seen_files, "listed", lambda session, source: there)
+    monkeypatch.setattr(seen_files, "list_files", lambda session, source: there)
     assert spelled(source_at("file:/in"), ["file:///in/b", "file:///in/a%3F"], ["file:///in/c"]) == [
         "file:///in/b",
         "file:///in/a%3F",
@@ -94,7 +94,7 @@ def test_only_one_piece_of_a_long_list_is_held() -> None:
         tracemalloc.start()
         before = pa.total_allocated_bytes()
         written = sum(
-            table.num_rows for table in spelled_now("a", pieces(count), (), source_at("file:/in"), NO_SESSION)
+            table.num_rows for table in current_spelling("a", pieces(count), (), source_at("file:/in"), NO_SESSION)
         )
         assert written == count * rows
         found: int = tracemalloc.get_traced_memory()[1] + max(0, pa.total_allocated_bytes() - before)

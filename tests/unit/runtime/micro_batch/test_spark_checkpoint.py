@@ -7,7 +7,7 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, SourceIdentity, SourcePosition
-from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.declared.sources import StreamSource
 from dagster_ckpt.runtime.micro_batch import seen_files, spark_checkpoint
 from dagster_ckpt.runtime.spark.process_folder import process_folder
 
@@ -20,7 +20,7 @@ def test_a_folder_whose_making_fails_is_removed(tmp_path: Path, monkeypatch: pyt
         yield seen_files.table_of([FileSeen("file:///in/a", 1)])
         raise CorruptStateError("damaged")
 
-    source = Source(SourceIdentity("csv", "file:/in"), 0, (0,), reads_files=True)
+    source = StreamSource(SourceIdentity("csv", "file:/in"), 0, (0,), reads_files=True)
     position = SourcePosition(source.identity, current='{"logOffset":3}')
     with pytest.raises(CorruptStateError):
         spark_checkpoint.build_checkpoint((source,), (position,), {0: damaged()}, 3, {}, "0123456789abcdef" * 2)

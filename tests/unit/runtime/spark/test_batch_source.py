@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.spark.batch_source import EPOCH, NONCE, STORE, STREAM, VERSION, chosen
+from dagster_ckpt.runtime.spark.batch_source import EPOCH, NONCE, STORE, STREAM, VERSION, choose
 from tests.unit.history.reading_streams import MadeStreams
 
 
@@ -22,11 +22,11 @@ def test_a_table_loaded_before_a_restore_is_no_other_table_after_it(tmp_path: Pa
         VERSION: str(shown.version),
         NONCE: shown.nonce,
     }
-    [found] = chosen(loaded, {}).manifests
+    [found] = choose(loaded, {}).manifests
     assert (found.epoch, found.nonce) == (shown.epoch, shown.nonce)
     streams.restore(stream, backup)
     streams.commit(stream, 2)
     both = rf"restored from a backup.*epoch={shown.epoch} \({shown.nonce}\), there={shown.epoch} \("
     with pytest.raises(InvalidPipelineError, match=both):
-        chosen(loaded, {})
+        choose(loaded, {})
     streams.close()

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 import pytest
 
 import dagster_ckpt
-from dagster_ckpt.runtime.spark.package_archive import archive_of, packed, ship_package
+from dagster_ckpt.runtime.spark.package_archive import archive_of, pack, ship_package
 
 PACKAGE = Path(dagster_ckpt.__file__).parent
 OF_TASKS = (
@@ -59,7 +59,7 @@ def test_the_drivers_package_is_shipped_beside_it(tmp_path: Path, theirs: str) -
 
 
 def test_executors_run_the_archive_whatever_they_have_installed_and_load_these_libraries_alone(tmp_path: Path) -> None:
-    archive = packed(PACKAGE, tmp_path)
+    archive = pack(PACKAGE, tmp_path)
     assert [*tmp_path.iterdir()] == [archive]
     code = f"""if True:
         import sys
@@ -85,6 +85,6 @@ def test_an_archive_is_passed_on_as_it_is(tmp_path: Path) -> None:
     with ZipFile(wheel, "w") as archive:
         archive.writestr("dagster_ckpt/__init__.py", "")
     (tmp_path / "out").mkdir()
-    copy = packed(wheel / "dagster_ckpt", tmp_path / "out")
+    copy = pack(wheel / "dagster_ckpt", tmp_path / "out")
     assert copy.suffix == ".zip"
     assert copy.read_bytes() == wheel.read_bytes()

@@ -6,7 +6,7 @@ import pytest
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import FilesMerged, ShardAck, ShardRuns
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
-from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_replies, encode_replies, merged
+from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_replies, encode_replies, merge_acks
 
 RUN = RunRef("state/groups/00000-of-00002/2-3-0-7.arrow", rows=5, bytes=99, checksum="ab", epoch=Epoch(3))
 CHANGE = ChangeRef("changes/2-3-1-7.parquet", rows=4, bytes=88, checksum="cd", epoch=Epoch(3), shard=Shard(1))
@@ -62,7 +62,7 @@ def test_the_partitions_of_an_unkeyed_shard_are_one_ack() -> None:
         Shard(1), (), (CHANGE,), rows_in=2, rows_out=2, event_times_us=(3, None), milliseconds=20, host="b"
     )
     third = ShardAck(Shard(0), rows_in=1)
-    assert merged([one, third, other]) == {
+    assert merge_acks([one, third, other]) == {
         Shard(0): third,
         Shard(1): ShardAck(Shard(1), (), (CHANGE, CHANGE), 6, 6, event_times_us=(7, None), milliseconds=20, host="b"),
     }
@@ -71,11 +71,11 @@ def test_the_partitions_of_an_unkeyed_shard_are_one_ack() -> None:
 @pytest.mark.parametrize("swap", [1, -1])
 def test_what_one_partition_has_merged_is_in_the_ack_of_its_shard(swap: int) -> None:
     acks = [ShardAck(Shard(0), merged_rows=9, files_merged=MERGED), ShardAck(Shard(0), rows_in=4)]
-    assert merged(acks[::swap]) == {Shard(0): ShardAck(Shard(0), rows_in=4, merged_rows=9, files_merged=MERGED)}
+    assert merge_acks(acks[::swap]) == {Shard(0): ShardAck(Shard(0), rows_in=4, merged_rows=9, files_merged=MERGED)}
     with pytest.raises(AssertionError, match="two tasks merged files"):
-        merged([acks[0], acks[0]])
+        merge_acks([acks[0], acks[0]])
 
 
 def test_two_tasks_on_the_state_of_one_shard_are_our_mistake() -> None:
     with pytest.raises(AssertionError, match="shard=1"):
-        merged([ACK, ACK])
+        merge_acks([ACK, ACK])

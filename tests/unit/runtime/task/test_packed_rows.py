@@ -11,7 +11,7 @@ from dagster_ckpt.operators.shared.net_changes import CHANGE_FIELD
 from dagster_ckpt.runtime.spark import wide_rows
 from dagster_ckpt.runtime.task import packed_rows
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork, ColumnAt, Remainder, Widened
-from dagster_ckpt.runtime.task.packed_rows import PACKED, PackedRows, unpacked
+from dagster_ckpt.runtime.task.packed_rows import PACKED, PackedRows, unpack
 from dagster_ckpt.runtime.task.row_intake import rows_by_input
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
@@ -36,7 +36,7 @@ def arrived(
     for batch in batches:
         assert batch.schema.equals(PACKED)
         [task] = set(batch.column(0).to_pylist())
-        for rows in unpacked([batch]):
+        for rows in unpack([batch]):
             for number, hashes, its in rows_by_input(pa.Table.from_batches([rows]), schemas):
                 assert its.schema.equals(schemas[number])
                 assert set(TASKS.tasks_in(hashes).tolist()) == {task}
@@ -83,13 +83,13 @@ def test_rows_of_several_inputs_arrive_as_their_own() -> None:
 def test_tables_of_both_inputs_fit_together() -> None:
     schemas = (SCHEMA, SCHEMA)
     batches = [b for n in (0, 1) for b in PackedRows(WORK, schemas, n, ("g",), TASKS).batches(changes(9))]
-    assert len(pa.Table.from_batches(list(unpacked(batches)))) == 18
+    assert len(pa.Table.from_batches(list(unpack(batches)))) == 18
 
 
 def test_without_keys_and_columns_the_rows_still_count() -> None:
     nothing = pa.schema([])
     [batch] = PackedRows((), (nothing,), 0, (), TASKS).batches(changes(30))
-    [rows] = unpacked([batch])
+    [rows] = unpack([batch])
     [(_, hashes, _)] = rows_by_input(pa.Table.from_batches([rows]), (nothing,))
     assert len(hashes) == 30
     assert batch.column(0).to_pylist()[0] == TASKS.tasks_in(hashes)[0]
@@ -112,4 +112,4 @@ def test_empty_rows_bound_the_bytes_of_a_batch(monkeypatch: pytest.MonkeyPatch) 
     sizes = [len(value or b"") for value in values.to_pylist()]
     most = max(sum(sizes[start : start + 100]) for start in range(len(sizes)))
     assert most <= 20_000 + max(sizes)
-    assert sum(each.num_rows for each in unpacked(packed)) == 5_000
+    assert sum(each.num_rows for each in unpack(packed)) == 5_000

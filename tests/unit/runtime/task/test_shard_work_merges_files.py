@@ -20,7 +20,7 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import merges_of
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_replies, encode_replies, merged
+from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_replies, encode_replies, merge_acks
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
@@ -111,7 +111,7 @@ class AppendStream:
     def commit(self, replies: list[Reply], rows: int) -> Manifest:
         acks = [reply for reply in replies if isinstance(reply, ShardAck)]
         assert len(acks) == len(replies), replies
-        by_shard = {Shard(shard): ShardAck(Shard(shard)) for shard in range(SHARDS)} | merged(acks)
+        by_shard = {Shard(shard): ShardAck(Shard(shard)) for shard in range(SHARDS)} | merge_acks(acks)
         batch = 0 if self.manifest.batch_id is None else self.manifest.batch_id + 1
         manifest = self.writer.commit(EpochEdit(tuple(by_shard.values()), (), batch, epoch_ms=1))
         self.numbers += rows

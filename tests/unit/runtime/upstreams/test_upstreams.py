@@ -26,7 +26,7 @@ from dagster_ckpt.protocol.epochs.upstream import (
 )
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.protocol.object_names import manifest_name, pin_name
-from dagster_ckpt.runtime.declared.sources import Source
+from dagster_ckpt.runtime.declared.sources import StreamSource
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.retention_refs.pins import read_pins, remove_pin, write_pin
@@ -85,7 +85,7 @@ class Pair:
         return ManifestChain(folder_store(self.root, name), self.clock)
 
     def upstreams(self, root: object = None) -> Upstreams:
-        source = Source(IDENTITY, number=0, lines=(0,), reads_files=False)
+        source = StreamSource(IDENTITY, number=0, lines=(0,), reads_files=False)
         return Upstreams("down", [source], root or self.root, self.chain("down"))  # type: ignore[arg-type]
 
     def prepare(self) -> Upstreams:
@@ -170,10 +170,10 @@ def test_a_later_term_continues_the_same_snapshot(pair: Pair) -> None:
     upstreams = pair.prepare()
     assert pair.pinned() == [(pin, 3)]
     pair.read(3, 2, 3)
-    upstreams.committed(pair.down.manifest)
+    upstreams.on_commit(pair.down.manifest)
     assert pair.pinned() == [(pin, 3)]
     pair.read(3, 3, 3)
-    upstreams.committed(pair.down.manifest)
+    upstreams.on_commit(pair.down.manifest)
     assert pair.pinned() == [(pin, 3)]
 
 
@@ -213,7 +213,7 @@ def test_the_pin_stays_while_an_epoch_within_the_snapshot_is_retained(pair: Pair
     upstreams, pin = pair.prepare(), pair.pin
     for part in (1, 2, 3):
         pair.read(3, part, 3)
-        upstreams.committed(pair.down.manifest)
+        upstreams.on_commit(pair.down.manifest)
     for epoch in (4, 5):
         pair.feed()
         assert pair.pinned() == [(pin, 3)]
@@ -222,7 +222,7 @@ def test_the_pin_stays_while_an_epoch_within_the_snapshot_is_retained(pair: Pair
             upstreams = pair.prepare()
             assert pair.pinned() == [(pin, 3)], "the midst is retained"
         pair.read(epoch)
-        upstreams.committed(pair.down.manifest)
+        upstreams.on_commit(pair.down.manifest)
     assert pair.pinned() == []
 
 
@@ -231,16 +231,16 @@ def test_a_rollback_into_a_snapshot_resumes_it(pair: Pair) -> None:
     upstreams, pin = pair.prepare(), pair.pin
     for part in (1, 2, 3):
         pair.read(3, part, 3)
-        upstreams.committed(pair.down.manifest)
+        upstreams.on_commit(pair.down.manifest)
     midst = pair.down.manifest.retained[0].epoch
     pair.feed()
     pair.read(4)
-    upstreams.committed(pair.down.manifest)
+    upstreams.on_commit(pair.down.manifest)
     pair.down = pair.opened("down", from_epoch=midst)
     upstreams = pair.prepare()
     assert pair.pinned() == [(pin, 3)]
     pair.read(3, 2, 3)
-    upstreams.committed(pair.down.manifest)
+    upstreams.on_commit(pair.down.manifest)
     assert pair.pinned() == [(pin, 3)]
 
 

@@ -52,7 +52,7 @@ def opened() -> Iterator[Any]:
 def a_start(parent: Manifest, steps: int = 2) -> EpochEdit:
     """The epoch in which changed steps begin: no rows, the same positions."""
     acks = tuple(ShardAck(Shard(shard), step=step) for step in range(steps) for shard in range(SHARDS))
-    return EpochEdit(acks, parent.sources, parent.batch_id or 0, 1, (1_000,), worked=False)
+    return EpochEdit(acks, parent.sources, parent.batch_id or 0, 1, (1_000,), ran_tasks=False)
 
 
 def of_one_step(opened: Any, store: ObjectStore) -> Manifest:

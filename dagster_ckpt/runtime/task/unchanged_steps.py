@@ -53,14 +53,14 @@ def pass_on_table(
     began_ms, manifest = work.clock.monotonic_ms(), work.manifest
     step, count = manifest.pipeline.steps[old].own, 0
     if step.appends and old == len(manifest.pipeline.before):
-        pieces = _appended(work, shards)
+        pieces = _appended_rows(work, shards)
     elif has_table(step) and has_table(pipeline.steps[work.step]):
         # By the new code, whose aggregates may be others.
         pieces = _current(replace(work, manifest=change_steps(manifest, pipeline)), work.step, shards, code)
     elif has_table(step):
         pieces = _current(work, old, shards, code)
     else:
-        pieces = (each.rows.select(step.output.names) for each in _worked_again(work, old, shards))
+        pieces = (each.rows.select(step.output.names) for each in _rerun(work, old, shards))
     named = pipeline.steps[work.step].name_of
     for rows in pieces:
         count += rows.num_rows
@@ -83,7 +83,7 @@ def fill_table(work: ShardWork, pipeline: Pipeline, old: int, shards: Sequence[S
     """Write the table of the last step, which had none: its whole output is the change log of the epoch."""
     step = _stateful(replace(pipeline.own, before=()))
     assert step.materializer is not None, "a step with a table of its own kept it before"
-    filled = _Filled(step.pipeline, step.operator, step.materializer, _worked_again(work, old, shards))
+    filled = _Filled(step.pipeline, step.operator, step.materializer, _rerun(work, old, shards))
     begun = replace(work, manifest=change_steps(work.manifest, pipeline))
     for _ in begun.transform(filled, shards, (), replies):
         raise AssertionError("no step is behind the last")
@@ -106,11 +106,11 @@ def _current(work: ShardWork, number: int, shards: Sequence[Shard], code: object
     table = _stateful(manifest.pipeline.steps[number].own, code).table
     assert table is not None, "it has a table of its rows"
     within = _hashes_of(manifest, shards)
-    name = manifest.pipeline.stored(number, table.name)
+    name = manifest.pipeline.name_in_runs(number, table.name)
     yield from map(table.rows, live_pieces(work.store, manifest, name, within, work.engine.runs))
 
 
-def _appended(work: ShardWork, shards: Sequence[Shard]) -> Iterator[pa.Table]:
+def _appended_rows(work: ShardWork, shards: Sequence[Shard]) -> Iterator[pa.Table]:
     """The rows of the stream's table, which only grew: of each shard a share of its files, whosever rows these have."""
     manifest = work.manifest
     for shard in shards:
@@ -121,14 +121,14 @@ def _appended(work: ShardWork, shards: Sequence[Shard]) -> Iterator[pa.Table]:
             yield rows.rename_columns([own[name] for name in rows.column_names]) if own else rows
 
 
-def _worked_again(work: ShardWork, old: int, shards: Sequence[Shard]) -> Iterator[Changes]:
+def _rerun(work: ShardWork, old: int, shards: Sequence[Shard]) -> Iterator[Changes]:
     """The output of a step, from the rows of its inputs that its state has: worked again in a state in memory.
 
     A range of hashes at a time, so that it fits: a row below a key is in the range of the key (`subkeys`).
     """
     manifest = work.manifest
     operator = _stateful(_inner(manifest.pipeline.steps[old])).operator
-    tables = [manifest.pipeline.stored(old, spec.name) for spec in operator.pipeline.tables]
+    tables = [manifest.pipeline.name_in_runs(old, spec.name) for spec in operator.pipeline.tables]
     runs = {ref.name: ref.bytes for name in tables for shard in shards for ref in manifest.runs[name][shard]}
     parts = 1 + _ROOM * sum(runs.values()) // work.engine.budget.soft_bytes
     for within in _parts(_hashes_of(manifest, shards), parts):
@@ -137,7 +137,7 @@ def _worked_again(work: ShardWork, old: int, shards: Sequence[Shard]) -> Iterato
 
 def _outputs(work: ShardWork, operator: Operator, old: int, within: HashRange) -> Iterator[Changes]:
     def live(table: str) -> Iterator[pa.Table]:
-        name = work.manifest.pipeline.stored(old, table)
+        name = work.manifest.pipeline.name_in_runs(old, table)
         return live_pieces(work.store, work.manifest, name, within, work.engine.runs)
 
     pipeline, keys = operator.pipeline, keys_of_inputs(operator.pipeline)

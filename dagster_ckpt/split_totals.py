@@ -23,7 +23,7 @@ def half_names(column: str) -> tuple[str, str]:
     return f"{_HIGH}{column})", f"{_LOW}{column})"
 
 
-def made_of(name: str, there: Mapping[str, pa.Field | pa.Array]) -> pa.Field | pa.Array | None:
+def full_total_for(name: str, there: Mapping[str, pa.Field | pa.Array]) -> pa.Field | pa.Array | None:
     """The one of the columns `there` that has the total of which the state column `name` is a half; None: none has."""
     for half in (_HIGH, _LOW):
         if name.startswith(half):
