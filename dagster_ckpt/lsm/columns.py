@@ -39,10 +39,10 @@ def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         return column.chunk(0)
     if column.num_chunks == 0:
         return pa.array([], column.type)
-    return joined(column.chunks)
+    return concat(column.chunks)
 
 
-def joined(arrays: Sequence[pa.Array]) -> pa.Array:
+def concat(arrays: Sequence[pa.Array]) -> pa.Array:
     """The arrays concatenated, at least one; copies if there are several.
 
     Raises `InvalidPipelineError` if a 32-bit offset overflows.
@@ -77,21 +77,21 @@ def by_itself(array: pa.Array) -> pa.Array:
 
 def take(table: pa.Table, positions: Positions) -> pa.Table:
     """The rows at these positions, in this order."""
-    return pa.Table.from_arrays([taken(flat(column), positions) for column in table.columns], schema=table.schema)
+    return pa.Table.from_arrays([take_array(flat(column), positions) for column in table.columns], schema=table.schema)
 
 
-def taken(array: pa.Array, positions: Positions) -> pa.Array:
+def take_array(array: pa.Array, positions: Positions) -> pa.Array:
     """The values at these positions, in this order."""
     values = plain(array)
     return array.take(pa.array(positions)) if values is None else from_plain(np.take(values, positions), array.type)
 
 
-def gathered(columns: "Sequence[Column]", positions: Sequence[Positions]) -> pa.Array:
+def gather(columns: "Sequence[Column]", positions: Sequence[Positions]) -> pa.Array:
     """The values of each column at its positions, concatenated. At least one column; all have one type."""
     type_ = columns[0].type
     sources = [column.plain for column in columns if column.plain is not None]
     if len(sources) < len(columns):
-        return joined([column.taken(at) for column, at in zip(columns, positions, strict=True)])
+        return concat([column.take(at) for column, at in zip(columns, positions, strict=True)])
     ends = np.cumsum([len(at) for at in positions]).tolist()
     out = empty(ends[-1], sources[0].dtype if columns[0].stored.type == type_ else np.dtype(f"u{type_.bit_width // 8}"))
     start = 0
@@ -134,9 +134,9 @@ class Column:
         """All values."""
         return widen(self.stored, self.type)
 
-    def taken(self, positions: Positions) -> pa.Array:
+    def take(self, positions: Positions) -> pa.Array:
         """The values at these positions, in this order."""
-        return widen(taken(self.stored, positions), self.type)
+        return widen(take_array(self.stored, positions), self.type)
 
 
 def plain(array: pa.Array) -> Plain | None:
@@ -186,7 +186,7 @@ def stack(tables: Sequence[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else flatten(pa.concat_tables(tables))
 
 
-def mask_of(truth: pa.Array) -> Mask:
+def to_mask(truth: pa.Array) -> Mask:
     """An Arrow column of booleans without nulls as a numpy mask."""
     mask: Mask = truth.to_numpy(zero_copy_only=False)
     return mask
@@ -200,7 +200,7 @@ def equal(left: pa.Array, right: pa.Array) -> Mask:
     if pa.types.is_null(left.type):
         return np.ones(len(left), dtype=np.bool_)
     if pa.types.is_nested(left.type):
-        codes = value_codes(joined([left, right]))
+        codes = value_codes(concat([left, right]))
         same_code: Mask = codes[: len(left)] == codes[len(left) :]
         return same_code
     if pa.types.is_floating(left.type):
@@ -208,9 +208,9 @@ def equal(left: pa.Array, right: pa.Array) -> Mask:
         left, right = left.view(bits), right.view(bits)
     same = pc.equal(left, right)
     if same.null_count == 0:
-        return mask_of(same)
+        return to_mask(same)
     both_null = pc.and_(pc.is_null(left), pc.is_null(right))
-    return mask_of(pc.or_(pc.fill_null(same, False), both_null))
+    return to_mask(pc.or_(pc.fill_null(same, False), both_null))
 
 
 def rows_equal(left: pa.Table, right: pa.Table) -> Mask:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat, mask_of
+from dagster_ckpt.lsm.columns import Positions, flat, to_mask
 from dagster_ckpt.lsm.table import Hashes
 
 SEED = 42
@@ -28,7 +28,7 @@ def key_hashes(keys: pa.Table) -> Hashes:
 def _mix_in(hashes: Hashes, column: pa.Array) -> Hashes:
     if column.null_count == 0:
         return _of_values(column, hashes)
-    there = np.flatnonzero(mask_of(column.is_valid()))
+    there = np.flatnonzero(to_mask(column.is_valid()))
     hashes = hashes.copy()
     hashes[there] = _of_values(column.drop_null(), hashes[there])
     return hashes

@@ -63,7 +63,7 @@ def may_be_narrow(stored: pa.DataType, type_: pa.DataType) -> bool:
 
 def row_bytes(schema: pa.Schema) -> int:
     """About how many bytes a row of a state table and its hash take in memory."""
-    return _HASH_BYTES + sum(map(_bytes_of, schema.types))
+    return _HASH_BYTES + sum(map(_value_bytes, schema.types))
 
 
 def _numbers(array: pa.Array) -> pa.Array | None:
@@ -77,7 +77,7 @@ def _is_time(type_: Any) -> bool:
     return bool(is_time or pa.types.is_date64(type_))
 
 
-def _bytes_of(type_: pa.DataType) -> int:
+def _value_bytes(type_: pa.DataType) -> int:
     try:
         return -(-int(type_.bit_width) // 8)
     except ValueError:  # of variable width

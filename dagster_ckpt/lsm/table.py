@@ -84,7 +84,7 @@ class StateTable(Protocol):
         """
         ...
 
-    def touched(self) -> Iterator[Touched]:
+    def touched_keys(self) -> Iterator[Touched]:
         """Every key put or deleted in this epoch, flushed or not, in pieces by ascending hash.
 
         One piece if nothing was flushed in between. All keys of one hash are in one piece. Do not change the

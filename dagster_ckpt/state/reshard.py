@@ -26,8 +26,8 @@ from dagster_ckpt.lsm.columns import Mask, flat, stack
 from dagster_ckpt.lsm.compaction.merge import scan
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.lsm.compaction.run_lists import reshard_lists as with_clips
-from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
-from dagster_ckpt.lsm.runs.run import Run, filter_run, one_after_another, run_of
+from dagster_ckpt.lsm.runs.hash_pieces import cut_pieces, rows_in
+from dagster_ckpt.lsm.runs.run import Run, build_run, filter_run, one_after_another
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import KEY_HASH, Hashes
 from dagster_ckpt.lsm.value_hashes import value_hashes
@@ -87,7 +87,7 @@ class TimelineRewrite:
         refs = [ref for of_shard in lists for ref in of_shard]
         runs = [view.run for views in layers for view in _every(views)]
         rows_max = rows_in(max(1, self.engine.budget.soft_bytes // _PIECES_IN_SOFT_BYTES), refs, spec.schema)
-        pieces = list(pieces_of(runs, HashRange(), rows_max)) if runs else []
+        pieces = list(cut_pieces(runs, HashRange(), rows_max)) if runs else []
         bytes_ = sum(ref.bytes for ref in refs)
         for number, piece in enumerate(pieces):
             for rows in _rows(layers, piece, spec, rows_max):
@@ -111,7 +111,7 @@ def _rows(layers: Sequence[Views], piece: HashRange, spec: StateTableSpec, rows_
         if len(parts) == 1:
             yield parts[0]
         elif parts:
-            yield run_of(np.concatenate([run.hashes for run in parts]), stack([run.columns() for run in parts]))
+            yield build_run(np.concatenate([run.hashes for run in parts]), stack([run.columns() for run in parts]))
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs, scan
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.run_file import decode, encode
 from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
-from dagster_ckpt.lsm.runs.deltas import before_images_of, with_before_images
-from dagster_ckpt.lsm.runs.run import Run, run_of
+from dagster_ckpt.lsm.runs.deltas import read_before_images, with_before_images
+from dagster_ckpt.lsm.runs.run import Run, build_run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.operators import agg
@@ -70,11 +70,11 @@ class Table:
         found = self.look_up(keys)
         merged_state = self.state.merge_with(found, new)
         columns = [pa.array(keys, pa.int64()), *(merged_state[each.name] for each in self.state.fields)]
-        run = run_of(hashes_of(keys), pa.Table.from_arrays(columns, schema=self.schema))
+        run = build_run(hashes_of(keys), pa.Table.from_arrays(columns, schema=self.schema))
         if epoch.logged:
             run = with_before_images(run, found, ["k"])
             was = [self.totals[key] for key in keys if key in self.totals]
-            assert self.totals_of(before_images_of(stored(run, self.schema), ["k"], self.schema).rows) == was
+            assert self.totals_of(read_before_images(stored(run, self.schema), ["k"], self.schema).rows) == was
         self.totals |= {key: self.totals.get(key, 0) + sum(value or 0 for value in epoch.values[key]) for key in keys}
         self.upper.insert(0, file_of(run))
         self.compact(epoch.compacts)
@@ -180,7 +180,7 @@ def test_a_change_log_tells_the_rows_before_in_the_columns_of_a_later_table(
         was = dict(table.totals)
         table.work(replace(epoch, logged=True, compacts=None))
         [log, *_] = later.runs(table.upper)
-        images = before_images_of(log, ["k"], later.schema)
+        images = read_before_images(log, ["k"], later.schema)
         assert later.totals_of(images.rows) == [was[key] for key in sorted(epoch.values) if key in was]
         assert later.totals_of(log.columns()) == [table.totals[key] for key in sorted(epoch.values)]
         middle = log.slice(0, len(log) // 2)

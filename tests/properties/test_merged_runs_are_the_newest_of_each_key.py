@@ -16,7 +16,7 @@ from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs, rows_in_an
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
 from dagster_ckpt.lsm.lookup.lookup import find_rows, get_all, look_up
-from dagster_ckpt.lsm.runs.run import Run, live, run_of
+from dagster_ckpt.lsm.runs.run import Run, build_run, live
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
@@ -73,7 +73,7 @@ def run_from(deltas: Deltas, distinct: int, in_file: bool) -> Run:
     values = pa.array([delta and delta[0] for delta in deltas.values()], SCHEMA.field("v").type)
     times = pa.array([delta and delta[1] for delta in deltas.values()], SCHEMA.field("at").type)
     rows = pa.Table.from_arrays([*keys_of(keys).columns, values, times], schema=SCHEMA)
-    run = run_of(
+    run = build_run(
         hashes_of(keys, distinct), rows, np.array([delta is None for delta in deltas.values()], dtype=np.bool_)
     )
     if not (in_file and deltas):

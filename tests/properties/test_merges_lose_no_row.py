@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges
-from dagster_ckpt.lsm.compaction.levels import levels_of
+from dagster_ckpt.lsm.compaction.levels import split_levels
 from dagster_ckpt.lsm.compaction.run_lists import SliceMerge, TierMerge
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 from tests.worlds.dict_runs import DictRuns, shard_ranges, shows
@@ -183,7 +183,7 @@ class Lists(RuleBasedStateMachine):
             return
         for shards in self.layout:
             ranges = self.runs.ranges[shards.start : shards.stop]
-            levels = levels_of(self.runs.lists[shards.start : shards.stop], ranges)
+            levels = split_levels(self.runs.lists[shards.start : shards.stop], ranges)
             for placed in (*levels.upper, *levels.bottom):
                 assert placed.shown
                 assert all(each.lo <= each.hi for each in placed.shown)

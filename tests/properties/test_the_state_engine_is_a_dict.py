@@ -197,7 +197,7 @@ class Engine(RuleBasedStateMachine):
 
     @rule()
     def touched(self) -> None:
-        pieces = [piece for state in self.tasks.states for piece in state.table(GROUPS.name).touched()]
+        pieces = [piece for state in self.tasks.states for piece in state.table(GROUPS.name).touched_keys()]
         self._check_net(pieces, self.committed[-1], self.now)
 
     @rule(layout=LAYOUTS)

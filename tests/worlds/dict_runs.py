@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges
-from dagster_ckpt.lsm.compaction.levels import VisibleRun, levels_of
+from dagster_ckpt.lsm.compaction.levels import VisibleRun, split_levels
 from dagster_ckpt.lsm.compaction.run_lists import (
     RunLists,
     SliceMerge,
@@ -82,7 +82,7 @@ class DictRuns:
 
     def carry_out(self, shards: range, merge: SliceMerge | TierMerge) -> None:
         lists, ranges = self._of(shards), self.ranges[shards.start : shards.stop]
-        levels = levels_of(lists, ranges)
+        levels = split_levels(lists, ranges)
         if isinstance(merge, TierMerge):
             part = HashRange(ranges[0].lo, ranges[-1].hi)
             outputs = self._written(part, self._newest(levels.upper[: merge.runs], part))
@@ -110,7 +110,7 @@ class DictRuns:
     def read_together(self, shards: range) -> dict[int, int]:
         """The rows of these shards, as a task finds them that takes their levels together."""
         ranges = self.ranges[shards.start : shards.stop]
-        levels = levels_of(self._of(shards), ranges)
+        levels = split_levels(self._of(shards), ranges)
         words = self._newest((*levels.upper, *levels.bottom), HashRange(ranges[0].lo, ranges[-1].hi))
         return {each: value for each, value in words.items() if value is not None}
 

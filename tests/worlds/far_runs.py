@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.file.run_file import encode
-from dagster_ckpt.lsm.runs.run import Run, run_of
+from dagster_ckpt.lsm.runs.run import Run, build_run
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 from dagster_ckpt.state.engine import OpenRuns
 from dagster_ckpt.state.remote.remote_bytes import FarTraffic
@@ -25,7 +25,7 @@ def some_run(rows: int, seed: int = 0) -> Run:
     hashes = np.sort(chance.integers(0, 2**64, rows, dtype=np.uint64))
     keys = np.arange(rows)
     names = pa.array(keys).cast(pa.string())
-    return run_of(hashes, pa.table([keys, names, (keys + 2**40) * 3], schema=SCHEMA), keys % 8 == 7)
+    return build_run(hashes, pa.table([keys, names, (keys + 2**40) * 3], schema=SCHEMA), keys % 8 == 7)
 
 
 def stored(store: ObjectStore, path: str, run: Run) -> RunRef:

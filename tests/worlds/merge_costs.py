@@ -11,7 +11,7 @@ from itertools import pairwise
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges
-from dagster_ckpt.lsm.compaction.levels import VisibleRun, levels_of
+from dagster_ckpt.lsm.compaction.levels import VisibleRun, split_levels
 from dagster_ckpt.lsm.compaction.run_lists import RunLists, SliceMerge, after_merge, with_news
 from dagster_ckpt.protocol.manifest.manifest import RunRef
 from tests.worlds.dict_runs import shard_ranges
@@ -66,7 +66,7 @@ class Costs:
             within = HashRange(ranges[0].lo, ranges[-1].hi)
             own: RunLists = self.lists[shards.start : shards.stop]
             for merge in choose_merges(own, ranges, self._limits):
-                levels = levels_of(own, ranges)
+                levels = split_levels(own, ranges)
                 if isinstance(merge, SliceMerge):
                     part, runs = merge.range, (*levels.upper, *levels.bottom)
                     slices += 1
@@ -77,7 +77,9 @@ class Costs:
                 own = after_merge(own, ranges, merge, [self._file(part, max(1, round(more_written)))])
                 read, written = read + more_read, written + more_written
             width = HASH_MAX + 1
-            depth += sum((each.hi - each.lo + 1) / width for run in levels_of(own, ranges).upper for each in run.shown)
+            depth += sum(
+                (each.hi - each.lo + 1) / width for run in split_levels(own, ranges).upper for each in run.shown
+            )
             for _ in range(flushes):
                 own = with_news(own, ranges, [self._file(within, rows * len(shards) // len(self.ranges))])
             lists += own

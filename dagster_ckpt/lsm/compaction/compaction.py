@@ -14,8 +14,8 @@ from math import ceil, sqrt
 
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.lsm.compaction.depth import ShardDepth, Small, depth_of, depths_of, mean_depth, rows_shown
-from dagster_ckpt.lsm.compaction.levels import levels_of
+from dagster_ckpt.lsm.compaction.depth import ShardDepth, Small, mean_depth, rows_shown, shard_depth, shard_depths
+from dagster_ckpt.lsm.compaction.levels import split_levels
 from dagster_ckpt.lsm.compaction.run_lists import SliceMerge, TierMerge, after_merge, may_merge
 from dagster_ckpt.lsm.compaction.slices import Slice, Stretch, next_slice, rows_in
 from dagster_ckpt.protocol.manifest.manifest import RunRef
@@ -83,7 +83,7 @@ def is_rewritten(
 
     If an epoch's rows are a large part of the table, that costs no more than slices do, and leaves no dead rows.
     """
-    rows = _rows_of(lists, ranges)
+    rows = _row_count(lists, ranges)
     if rows + new_rows < limits.expiring_rows_min and max(map(len, lists), default=0) < limits.depth_min:
         return False
     return new_rows > 0 and rows * limits.upper_share <= new_rows
@@ -106,9 +106,9 @@ def choose_merges(
     """
     if max(map(len, lists), default=0) < 2:
         return ()
-    expiring = expiring and _rows_of(lists, ranges) >= limits.expiring_rows_min
+    expiring = expiring and _row_count(lists, ranges) >= limits.expiring_rows_min
     small_share = limits.expiring_small_share if expiring else limits.small_share
-    shards, small = depths_of(lists, ranges, Small(limits.small_rows, limits.small_bytes), small_share)
+    shards, small = shard_depths(lists, ranges, Small(limits.small_rows, limits.small_bytes), small_share)
     pace = _pace(shards, limits, expiring=expiring)
     rows_max = pace.rows * min(_HASTE_MAX, max(1.0, mean_depth(shards) / pace.mean_depth - _CALM))
     rows = 0
@@ -128,14 +128,14 @@ def choose_merges(
         rows += merge.rows
         before, lists = lists, after_merge(lists, ranges, merge, [_foreseen(merge, piece)])
         shards = [
-            known if refs is same else depth_of(refs, known.within, small)
+            known if refs is same else shard_depth(refs, known.within, small)
             for known, refs, same in zip(shards, lists, before, strict=True)
         ]
     tier = _tier(lists, ranges, small, limits)
     return (*merges, tier) if tier else tuple(merges)
 
 
-def _rows_of(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) -> float:
+def _row_count(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) -> float:
     """How many rows the runs show, including those that newer ones hide, and expired ones of a run that has others."""
     return sum(rows_shown(ref, within) for refs, within in zip(lists, ranges, strict=True) for ref in refs)
 
@@ -219,7 +219,7 @@ def _tier(
         return None
     rows = 0.0
     count = 0
-    for placed in levels_of(lists, ranges).upper:
+    for placed in split_levels(lists, ranges).upper:
         more = sum(rows_in(placed.ref, each.lo, each.hi) for each in placed.shown)
         # A burst is merged in parts. A part is no longer small: parts that were would pile up, and count nowhere.
         enough = count >= limits.tier_runs and rows >= small.rows

@@ -61,7 +61,7 @@ def rows_shown(ref: RunRef, within: HashRange) -> float:
     return sum(rows_in(ref, lo, hi) for lo, hi in visible_hashes(ref, within))
 
 
-def depths_of(
+def shard_depths(
     lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange], small: Small, small_share: float
 ) -> tuple[list[ShardDepth], Small]:
     """The depth of each shard, and the size below which a run of theirs is small: less than a share of the bottom."""
@@ -78,7 +78,7 @@ def depths_of(
     return shards, small
 
 
-def depth_of(refs: Sequence[RunRef], within: HashRange, small: Small) -> ShardDepth:
+def shard_depth(refs: Sequence[RunRef], within: HashRange, small: Small) -> ShardDepth:
     """The depth of one shard; `small` defines which runs are small."""
     upper = upper_count(refs, within)
     bottom_rows = sum(rows_shown(ref, within) for ref in refs[upper:])

@@ -44,7 +44,7 @@ class Levels:
     bottom: tuple[VisibleRun, ...]
 
 
-def levels_of(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) -> Levels:
+def split_levels(lists: Sequence[Sequence[RunRef]], ranges: Sequence[HashRange]) -> Levels:
     """The levels of the shards with these run lists and hash ranges; the ranges are contiguous and ascending.
 
     A file that several shards name becomes one, as far as the orders of their lists allow.

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, empty, flat, from_plain, joined, plain, take
+from dagster_ckpt.lsm.columns import Mask, Positions, concat, empty, flat, from_plain, plain, take
 from dagster_ckpt.lsm.lookup.layer_search import Match, Probe, with_key
-from dagster_ckpt.lsm.runs.deltas import newest_of
+from dagster_ckpt.lsm.runs.deltas import newest_rows
 from dagster_ckpt.lsm.runs.run import Run, live, one_after_another
 from dagster_ckpt.lsm.runs.view import View
 
 
 def merge_runs(runs: Sequence[Run], keys: Sequence[str]) -> Run:
     """All keys of the runs, each with its newest delta; the runs come newest first, at least one. Tombstones stay."""
-    return runs[0] if len(runs) == 1 else newest_of(runs, keys)[0]
+    return runs[0] if len(runs) == 1 else newest_rows(runs, keys)[0]
 
 
 def merge_into(bottom: Sequence[Run], news: Run, keys: Sequence[str]) -> Run:
@@ -84,7 +84,7 @@ class _Weave:
         if mine is None or more is None:
             rows = np.arange(self._n) if self._others is None else self._others.copy()
             rows[self._slots] = self._n + self._rows
-            return joined([others, theirs]).take(pa.array(rows))
+            return concat([others, theirs]).take(pa.array(rows))
         out = empty(self._n if self._others is None else len(self._others), mine.dtype)
         if self._others is None:
             out[:] = mine
@@ -119,7 +119,7 @@ def rows_in_any_order(
     above = [run for view in upper if len(run := view.between(lo, hi))]
     if not above:
         return [run.columns() for run in below]
-    news, groups = newest_of([run.with_columns(keys) for run in above], keys)
+    news, groups = newest_rows([run.with_columns(keys) for run in above], keys)
     newest = groups.order[groups.starts]
     there = np.zeros(len(groups.order), dtype=np.bool_)
     there[newest if news.tombstones is None else newest[~news.tombstones]] = True

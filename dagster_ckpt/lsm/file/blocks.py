@@ -26,7 +26,7 @@ _OFFSETS: dict[int, np.dtype[Any]] = {
 """The offsets of types whose values have variable width."""
 
 
-def places_of(array: pa.Array, first: Positions, until: Positions) -> Iterator[list[Places]]:
+def row_places(array: pa.Array, first: Positions, until: Positions) -> Iterator[list[Places]]:
     """The places of the row ranges `[first, until)` of an array, step by step.
 
     The bytes that one step yields must be present before the next step: it reads offsets in them.
@@ -37,7 +37,7 @@ def places_of(array: pa.Array, first: Positions, until: Positions) -> Iterator[l
     if pa.types.is_struct(type_):
         children = [array.field(index) for index in range(type_.num_fields)]
         bits = _bits(buffers[0], first + array.offset, until + array.offset)
-        yield from together([iter([bits]), *(places_of(child, first, until) for child in children)])
+        yield from together([iter([bits]), *(row_places(child, first, until) for child in children)])
         return
     first, until = first + array.offset, until + array.offset
     bits = _bits(buffers[0], first, until)
@@ -48,19 +48,19 @@ def places_of(array: pa.Array, first: Positions, until: Positions) -> Iterator[l
         yield [*bits, _items(buffers[1], dtype.itemsize, first, until + 1)]
         first, until = offsets[first].astype(np.int64), offsets[until].astype(np.int64)
         if pa.types.is_nested(type_):
-            yield from places_of(array.values, first, until)
+            yield from row_places(array.values, first, until)
         elif buffers[2] is not None:
             yield [_items(buffers[2], 1, first, until)]
     elif pa.types.is_fixed_size_list(type_):
         size = type_.list_size
-        yield from together([iter([bits]), places_of(array.values, first * size, until * size)])
+        yield from together([iter([bits]), row_places(array.values, first * size, until * size)])
     elif pa.types.is_primitive(type_) or pa.types.is_decimal(type_) or pa.types.is_fixed_size_binary(type_):
         yield [*bits, _items(buffers[1], type_.bit_width // 8, first, until)]
     else:  # in other types the bytes of a row are unknown
-        yield all_of(buffers)
+        yield whole_buffers(buffers)
 
 
-def all_of(buffers: Sequence[pa.Buffer | None]) -> list[Places]:
+def whole_buffers(buffers: Sequence[pa.Buffer | None]) -> list[Places]:
     """The places of these whole buffers."""
     return [_items(buffer, 1, np.array([0]), np.array([buffer.size])) for buffer in buffers if buffer is not None]
 
@@ -116,7 +116,7 @@ class Far(Protocol):
         ...
 
 
-def checksums_of(data: memoryview, block_bytes: int) -> Checksums:
+def block_checksums(data: memoryview, block_bytes: int) -> Checksums:
     """The CRC-32 of each block; the last one may be shorter."""
     starts = range(0, len(data), block_bytes)
     return np.array([zlib.crc32(data[start : start + block_bytes]) for start in starts], dtype=np.uint32)
@@ -150,17 +150,17 @@ class CheckedBytes:
         if len(rows) >= blocks and _are_spread(rows, len(arrays[0])):
             self.check_arrays(arrays)  # nearly every block has some of these rows, and finding which costs more
             return [True] * len(arrays)
-        for places in together([places_of(array, rows, rows + 1) for array in arrays]):
+        for places in together([row_places(array, rows, rows + 1) for array in arrays]):
             self._check_places(places)
         return [self._is_checked(array) for array in arrays]
 
     def check_arrays(self, arrays: Sequence[pa.Array]) -> None:
         """Check all bytes of arrays in the file. Raises `CorruptStateError`."""
-        self._check_places([places for array in arrays for places in all_of(array.buffers())])
+        self._check_places([places for array in arrays for places in whole_buffers(array.buffers())])
 
     def check_slices(self, arrays: Sequence[pa.Array]) -> None:
         """Check all rows of slices of arrays in the file. Raises `CorruptStateError`."""
-        for places in together([places_of(each, np.array([0]), np.array([len(each)])) for each in arrays]):
+        for places in together([row_places(each, np.array([0]), np.array([len(each)])) for each in arrays]):
             self._check_places(places)
 
     def check_items(self, items: npt.NDArray[Any], places: Positions) -> bool:

@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.columns import by_itself, flatten
-from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES, CheckedBytes, Far, checksums_of
-from dagster_ckpt.lsm.file.run_tail import FORMAT, Descriptor, read_tail, tail_of
-from dagster_ckpt.lsm.runs.hash_index import Bloom, Directory, bloom_of
+from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES, CheckedBytes, Far, block_checksums
+from dagster_ckpt.lsm.file.run_tail import FORMAT, Descriptor, encode_tail, read_tail
+from dagster_ckpt.lsm.runs.hash_index import Bloom, Directory, build_bloom
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.stored_columns import may_be_narrow, narrow, stand_in
 from dagster_ckpt.protocol.manifest.manifest import SortKind, TimeRange
@@ -69,7 +69,7 @@ def encode(run: Run, layout: FileLayout | None = None) -> Encoded:
     layout = FileLayout() if layout is None else layout
     batch = _batch(run)
     directory = run.directory
-    bloom = bloom_of(run.hashes) if layout.bloom else None
+    bloom = build_bloom(run.hashes) if layout.bloom else None
     room = pa.MockOutputStream()
     with pa.ipc.new_file(room, batch.schema) as writer:
         writer.write_batch(batch)
@@ -98,9 +98,9 @@ def encode(run: Run, layout: FileLayout | None = None) -> Encoded:
         bloom_offset=bloom_offset,
         bloom_words=0 if bloom is None else len(bloom.words),
         bloom_shift=0 if bloom is None else bloom.shift,
-        times_us=None if layout.time is None else _times_of(run, layout.time),
+        times_us=None if layout.time is None else _time_bounds(run, layout.time),
     )
-    sink.write(tail_of(descriptor, checksums_of(memoryview(data)[:tail_start], BLOCK_BYTES)))
+    sink.write(encode_tail(descriptor, block_checksums(memoryview(data)[:tail_start], BLOCK_BYTES)))
     writer.close()
     end = sink.tell()
     sink.close()
@@ -243,7 +243,7 @@ def _numbers(data: pa.Buffer, offset: int, count: int, type_: str) -> np.typing.
     return np.frombuffer(data, type_, count, offset)
 
 
-def _times_of(run: Run, time: str) -> tuple[int, int] | None:
+def _time_bounds(run: Run, time: str) -> tuple[int, int] | None:
     """The least and greatest time; None if no row has one."""
     bounds = pc.min_max(run.columns([time]).column(0).chunk(0).view(pa.int64()))
     return (bounds["min"].as_py(), bounds["max"].as_py()) if bounds["min"].is_valid else None

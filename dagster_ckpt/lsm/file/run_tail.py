@@ -54,7 +54,7 @@ class Tail:
     checksums: Checksums
 
 
-def tail_of(descriptor: Descriptor, checksums: Checksums) -> bytes:
+def encode_tail(descriptor: Descriptor, checksums: Checksums) -> bytes:
     """The tail, up to the footer that Arrow writes."""
     encoded = json.dumps(asdict(descriptor), separators=(",", ":")).encode()
     return encoded + checksums.astype("<u4").tobytes() + _TRAILER.pack(len(encoded), len(checksums), _MAGIC)

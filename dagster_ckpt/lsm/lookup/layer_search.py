@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, equal, flat, gathered, stack, stretches, take, taken
+from dagster_ckpt.lsm.columns import Mask, Positions, equal, flat, gather, stack, stretches, take, take_array
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.runs.run import ABSENT
 from dagster_ckpt.lsm.runs.view import View
@@ -59,7 +59,7 @@ class Probe:
         each = list(self.each())
         rows = [at[mine] for _, mine in each]
         of_views = [view.run.columns_at(names, mine) for (view, _), mine in zip(each, rows, strict=True)]
-        return [gathered(of_name, rows) for of_name in zip(*of_views, strict=True)]
+        return [gather(of_name, rows) for of_name in zip(*of_views, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Match:
         return self.only(np.flatnonzero(~gone)) if gone.any() else self
 
 
-def probe_of(layer: Sequence[View], hashes: Hashes, queries: Positions) -> Probe:
+def start_probe(layer: Sequence[View], hashes: Hashes, queries: Positions) -> Probe:
     """Assigns these queries to the views. The hashes of the views are disjoint, and ascend from view to view.
 
     Query i has `hashes[i]`, which ascend. Hashes that a run's Bloom filter rules out are dropped.
@@ -191,7 +191,7 @@ def key_is(match: Match, keys: pa.Table) -> Mask:
     if len(queries) == 0:
         return same
     for mine, theirs in zip(match.probe.columns_at(keys.column_names, match.at), keys.columns, strict=True):
-        same &= equal(mine, taken(flat(theirs), queries))
+        same &= equal(mine, take_array(flat(theirs), queries))
     return same
 
 
@@ -204,7 +204,7 @@ def _among_equals(match: Match, hashes: Hashes, keys: pa.Table) -> Positions:
         starts, first = np.unique(match.at[mine], return_index=True)
         rows = stretches(starts, ends[mine][first])
         columns = view.run.columns_at(keys.column_names, rows)
-        theirs = pa.Table.from_arrays([column.taken(rows) for column in columns], schema=keys.schema)
+        theirs = pa.Table.from_arrays([column.take(rows) for column in columns], schema=keys.schema)
         groups = key_order(
             np.concatenate([view.run.hashes_at(rows), hashes[queries]]), stack([theirs, take(keys, queries)])
         )

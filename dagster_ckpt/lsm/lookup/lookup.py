@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, row_numbers, stack, stretches, take
-from dagster_ckpt.lsm.lookup.layer_search import Match, Probe, find, first_greater, first_not_less, key_is, probe_of
+from dagster_ckpt.lsm.lookup.layer_search import Match, Probe, find, first_greater, first_not_less, key_is, start_probe
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes
@@ -36,14 +36,14 @@ def look_up(upper: Sequence[View], bottom: Sequence[View], hashes: Hashes, keys:
     The bottom views are disjoint and ascend. A tombstone or an expired row ends the search: the key has no row.
     """
     keys = flatten(keys)
-    values = values_of(schema, keys.column_names)
+    values = value_columns(schema, keys.column_names)
     still_asked = np.ones(len(hashes), dtype=np.bool_)
     unknown = np.arange(len(hashes))
     parts = []
     for layer in (*([view] for view in upper), bottom):
         if len(unknown) == 0:
             break
-        probe = probe_of(layer, hashes, unknown)
+        probe = start_probe(layer, hashes, unknown)
         match = find(probe, hashes, keys) if len(probe) else None
         if match is None or len(match.at) == 0:
             continue
@@ -68,7 +68,7 @@ def find_rows(parts: Sequence[AnswerPart], keys: pa.Table, schema: pa.Schema) ->
     return Found(present, pa.Table.from_arrays(columns, schema=schema))
 
 
-def values_of(schema: pa.Schema, keys: Sequence[str]) -> list[str]:
+def value_columns(schema: pa.Schema, keys: Sequence[str]) -> list[str]:
     """The columns that are not part of the key."""
     return [name for name in schema.names if name not in keys]
 
@@ -76,7 +76,7 @@ def values_of(schema: pa.Schema, keys: Sequence[str]) -> list[str]:
 def _in_order(
     parts: Sequence[AnswerPart], present: np.typing.NDArray[np.bool_], schema: pa.Schema, keys: list[str]
 ) -> pa.Table:
-    names = values_of(schema, keys)
+    names = value_columns(schema, keys)
     if not parts or not names:
         return flatten(schema.empty_table()).select(names)
     values = stack([part.values for part in parts])
@@ -108,7 +108,7 @@ def get_all(
 
 def _under(layer: Sequence[View], hashes: Hashes, prefix: pa.Table) -> Match:
     """All rows of a layer under these prefixes, tombstones and expired ones too."""
-    probe = probe_of(layer, hashes, np.arange(len(hashes)))
+    probe = start_probe(layer, hashes, np.arange(len(hashes)))
     wanted = np.take(hashes, probe.queries)
     at, found = first_not_less(probe, wanted)
     there = np.flatnonzero(found == wanted)

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.columns import Positions, flat, mask_of, stack, take, taken
+from dagster_ckpt.lsm.columns import Positions, flat, stack, take, take_array, to_mask
 from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
-from dagster_ckpt.lsm.runs.run import Run, filter_run, joined_tombstones, run_of
+from dagster_ckpt.lsm.runs.run import Run, build_run, filter_run, joined_tombstones
 from dagster_ckpt.lsm.stored_columns import stand_in, widen
 from dagster_ckpt.lsm.table import Found, Touched
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
@@ -31,7 +31,7 @@ class Delta:
     @property
     def nbytes(self) -> int:
         """The bytes it holds in memory."""
-        return self.run.nbytes + _bytes_of(self.before)
+        return self.run.nbytes + _found_bytes(self.before)
 
 
 def merge_deltas(deltas: Sequence[Delta], keys: Sequence[str]) -> Delta:
@@ -41,26 +41,26 @@ def merge_deltas(deltas: Sequence[Delta], keys: Sequence[str]) -> Delta:
     """
     if len(deltas) == 1:
         return deltas[0]
-    run, groups = newest_of([delta.run for delta in deltas], keys)
+    run, groups = newest_rows([delta.run for delta in deltas], keys)
     befores = [delta.before for delta in deltas if delta.before is not None]
     if len(befores) < len(deltas):
         return Delta(run)
     oldest = groups.order[np.append(groups.starts[1:], len(groups.order)) - 1]
     before = Found(np.concatenate([each.present for each in befores]), stack([each.rows for each in befores]))
-    return Delta(run, chosen(before, oldest))
+    return Delta(run, select(before, oldest))
 
 
-def newest_of(runs: Sequence[Run], keys: Sequence[str]) -> tuple[Run, KeyOrder]:
+def newest_rows(runs: Sequence[Run], keys: Sequence[str]) -> tuple[Run, KeyOrder]:
     """All keys of several runs, newest run first, each with its newest row or tombstone; and the order of all rows."""
     hashes = np.concatenate([run.hashes for run in runs])
     rows = stack([run.columns() for run in runs])
     groups = key_order(hashes, rows.select(list(keys)))
     newest = groups.order[groups.starts]
     tombstones = joined_tombstones(runs)
-    return run_of(hashes[newest], take(rows, newest), None if tombstones is None else tombstones[newest]), groups
+    return build_run(hashes[newest], take(rows, newest), None if tombstones is None else tombstones[newest]), groups
 
 
-def chosen(found: Found, asked: Positions) -> Found:
+def select(found: Found, asked: Positions) -> Found:
     """The result for some of the keys, in this order."""
     if np.array_equal(asked, np.arange(len(found.present))):
         return found
@@ -82,10 +82,10 @@ def changing(delta: Delta) -> Delta:
 def touched_rows(delta: Delta) -> Touched:
     """The rows of the delta's keys before and now; `before` must be known."""
     assert delta.before is not None, "the rows before are not known"
-    return Touched(delta.run.hashes, delta.before, now_of(delta.run))
+    return Touched(delta.run.hashes, delta.before, rows_now(delta.run))
 
 
-def now_of(run: Run) -> Found:
+def rows_now(run: Run) -> Found:
     """The rows of the run's keys, in its order: none for a tombstone."""
     if run.tombstones is None:
         return Found(np.ones(len(run), dtype=np.bool_), run.columns())
@@ -106,7 +106,7 @@ def slice_delta(delta: Delta, part: HashRange) -> Delta:
 def delta_of_run(run: Run, part: HashRange, spec: StateTableSpec) -> Delta:
     """The delta in the part of a logged run with these hashes."""
     piece = run.slice(*_places(run, part))
-    return Delta(piece, before_images_of(piece, spec.keys, spec.schema))
+    return Delta(piece, read_before_images(piece, spec.keys, spec.schema))
 
 
 def _places(run: Run, part: HashRange) -> tuple[int, int]:
@@ -116,7 +116,7 @@ def _places(run: Run, part: HashRange) -> tuple[int, int]:
     return start, int(np.searchsorted(run.hashes, np.uint64(part.hi), side="right"))
 
 
-def _bytes_of(found: Found | None) -> int:
+def _found_bytes(found: Found | None) -> int:
     return 0 if found is None else int(found.rows.nbytes)
 
 
@@ -134,10 +134,10 @@ def with_before_images(run: Run, before: Found, keys: Sequence[str]) -> Run:
     return replace(run, before_column=pa.StructArray.from_arrays(columns, fields=fields, mask=absent))
 
 
-def before_images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
+def read_before_images(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
     """The rows that the keys of a logged run had before its epoch, in the run's order. `schema` is the table's."""
     assert run.before is not None, "the run is not a logged one"
-    present = mask_of(run.before.is_valid())
+    present = to_mask(run.before.is_valid())
     at = np.flatnonzero(present)
     there = take(run.columns(keys), at)
     before = run.before
@@ -146,7 +146,7 @@ def before_images_of(run: Run, keys: Sequence[str], schema: pa.Schema) -> Found:
     def image(field: pa.Field) -> pa.Array:
         # A file that is older than a column does not have it.
         stored = known[field.name] if field.name in known else stand_in(field.name, known, len(before))
-        return widen(taken(stored, at), field.type)
+        return widen(take_array(stored, at), field.type)
 
     columns = [flat(there.column(field.name)) if field.name in keys else image(field) for field in schema]
     return Found(present, pa.Table.from_arrays(columns, schema=schema))

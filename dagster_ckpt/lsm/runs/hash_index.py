@@ -33,7 +33,7 @@ class Bloom:
 
     def cells(self, hashes: Hashes) -> Positions:
         """The words of hashes, all between the least and greatest."""
-        return cells_of(hashes, self.least, self.shift)
+        return hash_cells(hashes, self.least, self.shift)
 
     def may_have(self, hashes: Hashes) -> Positions:
         """Which of these hashes, all between the least and greatest, may be present: the others are not."""
@@ -41,11 +41,11 @@ class Bloom:
         return np.flatnonzero((np.take(self.words, self.cells(hashes)) & bits) == bits)
 
 
-def bloom_of(hashes: Hashes) -> Bloom:
+def build_bloom(hashes: Hashes) -> Bloom:
     """The filter of ascending hashes, at least one."""
     least, greatest = int(hashes[0]), int(hashes[-1])
-    shift = shift_of(least, greatest, len(hashes) // _HASHES_PER_WORD)
-    cells = cells_of(hashes, least, shift)
+    shift = cell_shift(least, greatest, len(hashes) // _HASHES_PER_WORD)
+    cells = hash_cells(hashes, least, shift)
     words = np.zeros(int(cells[-1]) + 1, dtype=np.uint64)
     starts = np.flatnonzero(np.diff(cells, prepend=-1))
     words[cells[starts]] = np.bitwise_or.reduceat(_bits(hashes), starts)
@@ -75,27 +75,27 @@ class Directory:
 
     def cells(self, hashes: Hashes) -> Positions:
         """The cells of hashes, all between the least and greatest."""
-        return cells_of(hashes, self.least, self.shift)
+        return hash_cells(hashes, self.least, self.shift)
 
 
-def directory_of(hashes: Hashes) -> Directory:
+def build_directory(hashes: Hashes) -> Directory:
     """The directory of ascending hashes."""
     if len(hashes) == 0:
         return Directory(0, 0, np.zeros(1, dtype=np.int32))
     least = int(hashes[0])
-    shift = shift_of(least, int(hashes[-1]), len(hashes) // _HASHES_PER_CELL)
-    sizes = np.bincount(cells_of(hashes, least, shift))
+    shift = cell_shift(least, int(hashes[-1]), len(hashes) // _HASHES_PER_CELL)
+    sizes = np.bincount(hash_cells(hashes, least, shift))
     first = np.zeros(len(sizes), dtype=np.int32)
     np.cumsum(sizes[:-1], out=first[1:], dtype=np.int32)
     return Directory(least, shift, first)
 
 
-def shift_of(least: int, greatest: int, cells: int) -> int:
+def cell_shift(least: int, greatest: int, cells: int) -> int:
     """How far hashes are shifted right for about `cells` cells: more than half and less than twice as many."""
     return max(0, (greatest - least).bit_length() - max(1, cells).bit_length())
 
 
-def cells_of(hashes: Hashes, least: int, shift: int) -> Positions:
+def hash_cells(hashes: Hashes, least: int, shift: int) -> Positions:
     """The cell of each hash, none below the least."""
     # Unsigned to the end: uint64 with a signed number would become float64 and lose the low bits.
     return ((hashes - np.uint64(least)) >> np.uint64(shift)).view(np.int64)

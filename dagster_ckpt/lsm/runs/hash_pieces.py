@@ -12,7 +12,7 @@ from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, RunRef
 
 
-def pieces_of(runs: Sequence[Run], within: HashRange, rows_max: int) -> Iterator[HashRange]:
+def cut_pieces(runs: Sequence[Run], within: HashRange, rows_max: int) -> Iterator[HashRange]:
     """Adjacent ranges, ascending, that make up `within`, each with about `rows_max` rows of these runs.
 
     Rows of one hash stay together, so a range may have more. Only the runs' directories are read.

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.columns import Column, Mask, Positions, by_itself, flatten, mask_of, stack, take
-from dagster_ckpt.lsm.runs.hash_index import Bloom, Directory, directory_of
+from dagster_ckpt.lsm.columns import Column, Mask, Positions, by_itself, flatten, stack, take, to_mask
+from dagster_ckpt.lsm.runs.hash_index import Bloom, Directory, build_directory
 from dagster_ckpt.lsm.runs.key_order import hash_order
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.manifest.manifest import TimeRange
@@ -93,7 +93,7 @@ class Run:
         if self.tombstone_column is None:
             return None
         self._check({_TOMBSTONE: self.tombstone_column})
-        tombstones = mask_of(self.tombstone_column)
+        tombstones = to_mask(self.tombstone_column)
         return tombstones if tombstones.any() else None
 
     @cached_property
@@ -199,7 +199,7 @@ class Run:
         if self.guard is None:
             return None if self.tombstones is None else np.take(self.tombstones, rows)
         self._check_rows({_TOMBSTONE: self.tombstone_column}, rows)
-        return mask_of(self.tombstone_column.take(pa.array(rows)))
+        return to_mask(self.tombstone_column.take(pa.array(rows)))
 
     def may_have(self, hashes: Hashes) -> Positions | None:
         """Which of these hashes, all within `range`, may be in the run; None: it has no Bloom filter."""
@@ -255,7 +255,7 @@ class Run:
     @cached_property
     def _directory(self) -> Directory:
         """The directory; a stored one is not checked yet."""
-        return directory_of(self.hashes) if self.stored_directory is None else self.stored_directory
+        return build_directory(self.hashes) if self.stored_directory is None else self.stored_directory
 
     def _is_unchecked(self, part: "_Part") -> bool:
         return self.guard is not None and part not in self._checked
@@ -283,7 +283,7 @@ _Part = str | int
 _HASH, _TOMBSTONE, _BEFORE, _DIRECTORY, _BLOOM = range(5)
 
 
-def run_of(hashes: Hashes, rows: pa.Table, tombstones: Mask | None = None) -> Run:
+def build_run(hashes: Hashes, rows: pa.Table, tombstones: Mask | None = None) -> Run:
     """A run in memory of n distinct keys in any order."""
     if len(hashes) > 1 and (hashes[1:] < hashes[:-1]).any():
         order = hash_order(hashes)
@@ -292,12 +292,12 @@ def run_of(hashes: Hashes, rows: pa.Table, tombstones: Mask | None = None) -> Ru
     return Run(flatten(rows), pa.array(hashes), None if tombstones is None else pa.array(tombstones))
 
 
-def tombstones_of(hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Run:
+def build_tombstones(hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Run:
     """A run in memory of tombstones for n distinct keys."""
     n = len(hashes)
     named = set(keys.column_names)
     columns = [keys.column(f.name) if f.name in named else pa.nulls(n, f.type) for f in schema]
-    return run_of(hashes, pa.Table.from_arrays(columns, schema=schema), np.ones(n, dtype=np.bool_))
+    return build_run(hashes, pa.Table.from_arrays(columns, schema=schema), np.ones(n, dtype=np.bool_))
 
 
 def filter_run(run: Run, wanted: Mask) -> Run:
@@ -306,7 +306,7 @@ def filter_run(run: Run, wanted: Mask) -> Run:
         return run
     at = np.flatnonzero(wanted)
     tombstones = None if run.tombstones is None else np.take(run.tombstones, at)
-    return run_of(np.take(run.hashes, at), take(run.columns(), at), tombstones)
+    return build_run(np.take(run.hashes, at), take(run.columns(), at), tombstones)
 
 
 def one_after_another(runs: Sequence[Run]) -> Run:

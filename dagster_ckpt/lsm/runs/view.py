@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
-from dagster_ckpt.lsm.columns import Mask, Positions, mask_of
+from dagster_ckpt.lsm.columns import Mask, Positions, to_mask
 from dagster_ckpt.lsm.runs.run import Run, filter_run, one_after_another
 
 EVERYTHING = (HashRange(),)
@@ -58,5 +58,5 @@ class View:
         if since is None or self.time is None or not self.run.may_hold_times_before(since):
             return None
         [column] = self.run.columns_at([self.time], at)
-        times = column.taken(at).view(pa.int64())
-        return mask_of(pc.fill_null(pc.less(times, since), False))
+        times = column.take(at).view(pa.int64())
+        return to_mask(pc.fill_null(pc.less(times, since), False))

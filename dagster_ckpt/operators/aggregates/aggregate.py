@@ -153,7 +153,7 @@ class RunningAggregate(Operator):
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         for _ in self.settle(state, context):
             yield inserts(self.pipeline.output.empty_table())
-        for touched in state.table(GROUPS).touched():
+        for touched in state.table(GROUPS).touched_keys():
             if self.ttl is not None:
                 self.ttl.schedule(touched, state)
             context.counters[KEYS_TOUCHED] += len(touched.hashes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat, flatten, joined, take
+from dagster_ckpt.lsm.columns import Positions, concat, flat, flatten, take
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import FoundAll, Hashes, State
 from dagster_ckpt.operators.aggregates.bags.bags import BagResult, Bags, usable
@@ -101,7 +101,7 @@ class BagTable:
     ) -> pa.Table:
         """Add the rows of `part` to the bags found, and write them. Returns the keys with the results."""
         names = self.spec.keys[len(self.keys) :]
-        sides = [joined([flat(side.column(name)) for side in (found.rows, part.rows)]) for name in names]
+        sides = [concat([flat(side.column(name)) for side in (found.rows, part.rows)]) for name in names]
         before = flat(found.rows.column(ROWS)).to_numpy()
         groups = np.concatenate([found.asked, its_key])
         both = np.zeros((2, len(groups)), dtype=np.int64)

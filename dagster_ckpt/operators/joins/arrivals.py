@@ -56,7 +56,7 @@ def epoch_arrivals(side: Side, state: State) -> Iterator[tuple[Hashes, pa.Table]
 
     Do not put rows until the last piece.
     """
-    for touched in state.table(arrivals(side)).touched():
+    for touched in state.table(arrivals(side)).touched_keys():
         yield touched.hashes, touched.after.rows
 
 

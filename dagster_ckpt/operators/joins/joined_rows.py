@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat, taken
+from dagster_ckpt.lsm.columns import Positions, flat, take_array
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.sides import JoinSide
 
@@ -46,9 +46,9 @@ class Output:
     def pairs(self, lefts: pa.Table, left_at: Positions, rights: pa.Table, right_at: Positions) -> pa.Table:
         """One row for each pair: the left rows at `left_at` with the right ones at `right_at`."""
         return self._table(
-            taken(flat(lefts.column(column.left)), left_at)
+            take_array(flat(lefts.column(column.left)), left_at)
             if column.left is not None
-            else taken(flat(rights.column(column.right)), right_at)
+            else take_array(flat(rights.column(column.right)), right_at)
             for column in self.columns
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, to_mask
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
 from dagster_ckpt.operators.shared.arrays.nulls import fill_null
 from dagster_ckpt.operators.shared.state_columns import micros
@@ -79,7 +79,7 @@ def no_nulls(rows: pa.Table, names: tuple[str, ...]) -> Mask:
     filled = np.ones(rows.num_rows, dtype=np.bool_)
     for name in names:
         if rows.column(name).null_count:
-            filled &= mask_of(pc.is_valid(flat(rows.column(name))))
+            filled &= to_mask(pc.is_valid(flat(rows.column(name))))
     return filled
 
 

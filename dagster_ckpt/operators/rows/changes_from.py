@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, rows_equal, stack, take
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, rows_equal, stack, take, to_mask
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator, StreamTable
@@ -159,7 +159,7 @@ class ChangesFrom(Operator):
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         self._expire(state, context)
-        yield from map(self.table.changes_of, state.table(ROWS).touched())
+        yield from map(self.table.changes_of, state.table(ROWS).touched_keys())
 
     @property
     def _marks(self) -> list[str]:
@@ -175,8 +175,8 @@ class ChangesFrom(Operator):
     def _deletes(self, rows: pa.Table) -> Mask:
         """Which changes are deletes. Raises `InvalidPipelineError` for a change that cannot be applied."""
         kinds = flat(rows.column(KIND)).cast(pa.string())
-        deletes = mask_of(pc.fill_null(pc.equal(kinds, DELETE), False))
-        refused = np.flatnonzero(~(deletes | mask_of(pc.fill_null(pc.equal(kinds, PUT), False))))
+        deletes = to_mask(pc.fill_null(pc.equal(kinds, DELETE), False))
+        refused = np.flatnonzero(~(deletes | to_mask(pc.fill_null(pc.equal(kinds, PUT), False))))
         if len(refused):
             kind = kinds[int(refused[0])].as_py()
             reason = _REFUSED.get(kind, f"unknown operation {kind!r}: make it an insert, an update or a delete")
@@ -187,7 +187,7 @@ class ChangesFrom(Operator):
         ):
             valid = np.zeros(rows.num_rows, dtype=np.bool_)
             for name in names:
-                valid |= mask_of(pc.is_valid(flat(rows.column(name))))
+                valid |= to_mask(pc.is_valid(flat(rows.column(name))))
             if not valid.all():
                 wrong = np.flatnonzero(~valid)[0]
                 columns = ", ".join(name.removeprefix("_") for name in names)
@@ -217,7 +217,7 @@ class ChangesFrom(Operator):
         """Each delete has a time, by which its tombstone can expire."""
         assert self.time is not None, "checks require a time for tombstones that expire"
         times = flat(take(rows.select([self.time]), deletes).column(0))
-        wrong = late_rows(times, None) if times.null_count == 0 else np.flatnonzero(mask_of(pc.is_null(times)))
+        wrong = late_rows(times, None) if times.null_count == 0 else np.flatnonzero(to_mask(pc.is_null(times)))
         if len(wrong):
             raise InvalidPipelineError(
                 "a delete has no valid time, so its tombstone would never expire: fill the column, or leave "
@@ -317,19 +317,19 @@ class ChangesFrom(Operator):
         put, put_keys = best.rows[~gone], best.keys[~gone]
         if len(put):
             added = take(rows.select(self.pipeline.tables[0].schema.names[:-1]), put)
-            table.put(hashes[put], self._in_epoch(added, context), before=chosen(kept.rows, put_keys))
+            table.put(hashes[put], self._in_epoch(added, context), before=select(kept.rows, put_keys))
         back = put[kept.tombstones.present[put_keys]]
         if len(back):
             graves.delete(hashes[back], take(self._keys_of(rows), back))
         had = kept.rows.present[best.keys] & gone
         if had.any():
-            before = chosen(kept.rows, best.keys[had])
+            before = select(kept.rows, best.keys[had])
             table.delete(hashes[best.rows[had]], take(self._keys_of(rows), best.rows[had]), before=before)
         if gone.any():
             dead = best.rows[gone]
             added = self._in_epoch(take(rows.select([*self.pipeline.keys, *self._marks]), dead), context)
             if self.deletes_expire_after_us is not None:
-                times = self._times(take(rows, dead), chosen(kept.tombstones, best.keys[gone]))
+                times = self._times(take(rows, dead), select(kept.tombstones, best.keys[gone]))
                 added = added.append_column(pa.field(DELETED_AT, times.type, nullable=False), times)
             graves.put(hashes[dead], added)
 

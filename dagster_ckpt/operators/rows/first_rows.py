@@ -95,7 +95,7 @@ class FirstRows:
         """The emitted rows in pieces, each with the number of new keys."""
         self._forget(state, context)
         seen, new = state.table(SEEN), state.table(NEW)
-        for touched in new.touched():
+        for touched in new.touched_keys():
             rows = touched.after.rows.select(self.columns.names)
             columns = [rows.column(name) for name in (*self.keys, self.event_time)]
             seen.put(

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, StreamTable
@@ -90,12 +90,12 @@ class KeptRows:
         undecided = self._may_change(found, context)
         order, sizes = groups.order[np.repeat(undecided, groups.sizes)], groups.sizes[undecided]
         best = self.choice.of_groups(rows, order, sizes)
-        rivals = chosen(found, np.flatnonzero(undecided))
+        rivals = select(found, np.flatnonzero(undecided))
         wins = np.flatnonzero(self.choice.wins(take(rows, best), rivals))
         winners = best[wins]
         if len(winners):
             put = self._state_rows(take(rows, winners), context)
-            state.table(ROWS).put(hashes[winners], put, before=chosen(rivals, wins))
+            state.table(ROWS).put(hashes[winners], put, before=select(rivals, wins))
         return late
 
     def finish(self, state: State, context: EpochContext) -> Iterator[tuple[Changes, int]]:
@@ -103,7 +103,7 @@ class KeptRows:
         if self.ttl is not None:
             for _ in self.ttl.expire(state, context):
                 yield inserts(self.columns.empty_table()), 0
-        for touched in state.table(ROWS).touched():
+        for touched in state.table(ROWS).touched_keys():
             if self.ttl is not None:
                 self.ttl.schedule(touched, state)
             yield self.table.changes_of(touched), int(np.count_nonzero(touched.after.present & ~touched.before.present))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, mask_of
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, to_mask
 from dagster_ckpt.operators.operator import NONE_LATE
 
 EVENT_TIME_US_MAX = 1 << 61
@@ -37,7 +37,7 @@ def late_rows(times: pa.Array, watermark_us: int | None) -> Positions:
     least_us = -EVENT_TIME_US_MAX if watermark_us is None else max(watermark_us, -EVENT_TIME_US_MAX)
     values = times.view(pa.int64())
     is_late = pc.or_(pc.less(values, least_us), pc.greater(values, EVENT_TIME_US_MAX))
-    found: Positions = np.flatnonzero(mask_of(pc.fill_null(is_late, False)))
+    found: Positions = np.flatnonzero(to_mask(pc.fill_null(is_late, False)))
     return found if len(found) else NONE_LATE
 
 

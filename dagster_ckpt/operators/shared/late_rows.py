@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions, flat, mask_of, take
+from dagster_ckpt.lsm.columns import Positions, flat, take, to_mask
 from dagster_ckpt.lsm.table import Hashes, Timeline
 from dagster_ckpt.operators.operator import NONE_LATE, EpochContext
 from dagster_ckpt.operators.shared.checks import pipeline_checks
@@ -94,5 +94,5 @@ def before(times: pa.Array, until_us: int | None) -> Positions:
     """Positions of the event times before a moment (None: no row is), ascending. Null is never before it."""
     if until_us is None:
         return NONE_LATE
-    found: Positions = np.flatnonzero(mask_of(pc.fill_null(pc.less(times.view(pa.int64()), until_us), False)))
+    found: Positions = np.flatnonzero(to_mask(pc.fill_null(pc.less(times.view(pa.int64()), until_us), False)))
     return found

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Mask, Positions, equal, flat, flatten, mask_of, take
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.columns import Mask, Positions, equal, flat, flatten, take, to_mask
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.runs.key_order import key_codes
 from dagster_ckpt.lsm.table import Found, Touched
 from dagster_ckpt.operators.operator import Changes, StreamTable
@@ -27,8 +27,8 @@ Rows = Callable[[Positions], pa.Table]
 def sides_of(rows: pa.Table) -> tuple[Positions, Positions]:
     """Which rows are added, and which are retracted, by `_change_type`; an update is one of each."""
     kinds = flat(rows.column(CHANGE_TYPE)).cast(pa.string())
-    come = mask_of(pc.is_in(kinds, pa.array([INSERT, UPDATE_POSTIMAGE])))
-    back = mask_of(pc.is_in(kinds, pa.array([UPDATE_PREIMAGE, DELETE])))
+    come = to_mask(pc.is_in(kinds, pa.array([INSERT, UPDATE_POSTIMAGE])))
+    back = to_mask(pc.is_in(kinds, pa.array([UPDATE_PREIMAGE, DELETE])))
     if not (come | back).all():
         other = kinds[int(np.flatnonzero(~(come | back))[0])].as_py()
         raise InvalidPipelineError(
@@ -108,7 +108,7 @@ def net_of(changes: pa.Table, keys: Sequence[str]) -> Changes:
     rows, kinds = changes.drop_columns([CHANGE_TYPE]), changes.column(CHANGE_TYPE)
     sides = list[Found]()
     for at, of_side in ((first, (UPDATE_PREIMAGE, DELETE)), (last, (INSERT, UPDATE_POSTIMAGE))):
-        there = mask_of(flat(pc.is_in(kinds, pa.array(of_side))).take(pa.array(at)))
+        there = to_mask(flat(pc.is_in(kinds, pa.array(of_side))).take(pa.array(at)))
         sides.append(Found(there, take(rows, at[there])))
     return changes_between(sides[0], sides[1], tuple(keys))
 
@@ -144,7 +144,7 @@ def copies_of_touched(touched: Touched, more: Positions, columns: Sequence[str])
     """Row i of those an epoch has written comes `more[i]` times, or goes; in these columns."""
 
     def of_side(found: Found, at: Positions) -> pa.Table:
-        return chosen(found, at).rows.select(list(columns))
+        return select(found, at).rows.select(list(columns))
 
     return copies_changed(more, partial(of_side, touched.after), partial(of_side, touched.before))
 

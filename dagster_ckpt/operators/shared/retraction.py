@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Mask, flat, mask_of, take
+from dagster_ckpt.lsm.columns import Mask, flat, take, to_mask
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.shared.arrays import exact_numbers
 from dagster_ckpt.operators.shared.arrays.exact_numbers import EXACT
@@ -39,7 +39,7 @@ def drop_emptied(
     more rows were retracted than added.
     """
     table, emptied = state.table(spec.name), list[tuple[Hashes, pa.Table]]()
-    for touched in table.touched():
+    for touched in table.touched_keys():
         rows = touched.after.rows
         left = flat(rows.column(ROWS)).to_numpy()
         wrong = left < 0
@@ -67,4 +67,4 @@ def _negate_column(column: pa.Array) -> pa.Array:
 def _is_not_zero(column: pa.Array) -> Mask:
     if column.type == EXACT:
         return lengths(column) > 0
-    return mask_of(pc.not_equal(column, pa.scalar(0, column.type)))
+    return to_mask(pc.not_equal(column, pa.scalar(0, column.type)))

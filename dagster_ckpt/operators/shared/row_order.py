@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions, flat, stretches, taken
+from dagster_ckpt.lsm.columns import Positions, flat, stretches, take_array
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.arrays.value_order import GREATEST, End, is_orderable, order_column
 
@@ -45,7 +45,7 @@ def furthest_rows(order: Positions, sizes: Positions, columns: Sequence[pa.Array
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         if len(starts) == len(groups):
             break
-        codes = _codes(taken(column, left), end)
+        codes = _codes(take_array(column, left), end)
         best = (np.minimum if end is End.LEAST else np.maximum).reduceat(codes, starts)
         still = np.flatnonzero(codes == np.repeat(best, np.diff(starts, append=len(groups))))
         left, groups = left[still], groups[still]

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, take
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable, Touched
 from dagster_ckpt.operators.operator import EpochContext
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
@@ -103,7 +103,7 @@ class TimeToLive:
         if len(over):
             # With the rows before, so that the change log need not look up very many keys at once.
             gone = take(found.rows.select(list(self.table.keys)), over)
-            table.delete(hashes[asked[over]], gone, before=chosen(found, asked[over]))
+            table.delete(hashes[asked[over]], gone, before=select(found, asked[over]))
         stays = has_value(flat(found.rows.column(self.time)))
         stays[over] = False
         rows = np.flatnonzero(stays)

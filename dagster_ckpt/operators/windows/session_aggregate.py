@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat, joined, take, taken
+from dagster_ckpt.lsm.columns import Positions, concat, flat, take, take_array
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import FoundAll, Hashes, State
 from dagster_ckpt.operators.operator import Changes, EpochContext
@@ -90,7 +90,7 @@ class SessionAggregate(WindowedOperator):
         # Sessions without new rows are unchanged.
         together = together.only(np.logical_or.reduceat(together.order >= len(there), together.starts))
         parts = {
-            name: taken(joined([flat(found.rows.column(name)), column]), together.order)
+            name: take_array(concat([flat(found.rows.column(name)), column]), together.order)
             for name, column in fresh.items()
         }
         columns = fold(self.windowed.grouped, parts, together.starts)

@@ -140,7 +140,7 @@ class SessionsWithEarlyResults:
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         if context.watermark_us is not None:
             state.table(OPEN).expire(context.watermark_us)
-        yield from map(self.windowed.table.changes_of, state.table(WINDOWS).touched())
+        yield from map(self.windowed.table.changes_of, state.table(WINDOWS).touched_keys())
 
 
 def _only_open(found: FoundAll, watermark_us: int | None) -> FoundAll:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, joined, taken
+from dagster_ckpt.lsm.columns import Mask, Positions, concat, take_array
 from dagster_ckpt.operators.aggregates.grouped_state import GroupedState
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns
 
@@ -87,7 +87,9 @@ def fold(grouped: GroupedState, parts: Columns, starts: Positions) -> dict[str, 
         left, alone = np.flatnonzero(paired), np.flatnonzero(even & ~paired)
         pairs = grouped.merge(_at(columns, left), _at(columns, left + 1))
         back = np.argsort(np.concatenate([left, alone]))
-        columns = {name: taken(joined([pairs[name], column]), back) for name, column in _at(columns, alone).items()}
+        columns = {
+            name: take_array(concat([pairs[name], column]), back) for name, column in _at(columns, alone).items()
+        }
         sizes = (sizes + 1) // 2
     return columns
 
@@ -114,4 +116,4 @@ def _furthest(spans: Spans) -> Positions:
 
 
 def _at(columns: Columns, positions: Positions) -> dict[str, pa.Array]:
-    return {name: taken(column, positions) for name, column in columns.items()}
+    return {name: take_array(column, positions) for name, column in columns.items()}

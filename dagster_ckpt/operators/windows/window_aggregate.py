@@ -88,7 +88,7 @@ class WindowAggregate(WindowedOperator):
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         if self.options.early:
-            yield from map(self.windowed.table.changes_of, state.table(WINDOWS).touched())
+            yield from map(self.windowed.table.changes_of, state.table(WINDOWS).touched_keys())
         elif context.watermark_us is not None:
             yield from self._close_windows(state, context.watermark_us, context)
 

@@ -148,7 +148,7 @@ class WindowOfTable(Operator):
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         for _ in self.groups.settle(state, context):
             yield inserts(self.pipeline.output.empty_table())
-        for touched in state.table(GROUPS).touched():
+        for touched in state.table(GROUPS).touched_keys():
             new = touched.after.present & ~touched.before.present
             context.counters[WINDOWS_OPENED] += int(np.count_nonzero(new))
             if self.options.early:

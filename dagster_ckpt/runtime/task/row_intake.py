@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import flat, flatten, mask_of
+from dagster_ckpt.lsm.columns import flat, flatten, to_mask
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.shared.event_time_range import newest_us
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
@@ -131,7 +131,7 @@ def null_rows(rows: pa.Table) -> int:
     """How many rows have nothing but nulls."""
     if not rows.num_columns or any(column.null_count == 0 for column in rows.columns):
         return 0
-    nulls = (mask_of(pc.is_null(flat(column))) for column in rows.columns)
+    nulls = (to_mask(pc.is_null(flat(column))) for column in rows.columns)
     return int(np.count_nonzero(reduce(np.logical_and, nulls)))
 
 

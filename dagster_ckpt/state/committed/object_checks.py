@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError
-from dagster_ckpt.lsm.file.blocks import checksums_of
+from dagster_ckpt.lsm.file.blocks import block_checksums
 from dagster_ckpt.lsm.file.run_tail import read_tail, tail_bytes
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, RunRef
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
@@ -59,7 +59,7 @@ def _check_run(store: ObjectStore, ref: RunRef | ChangeRef, read: Read) -> str |
     block_bytes = tail.descriptor.block_bytes
     at = 0
     for data in _pieces(store, ref.name, covered, max(1, _PIECE_BYTES // block_bytes) * block_bytes):
-        found = checksums_of(memoryview(data), block_bytes)
+        found = block_checksums(memoryview(data), block_bytes)
         expected = tail.checksums[at : at + len(found)]
         if not np.array_equal(found, expected):
             [bad, *_] = np.flatnonzero(found != expected) if len(found) == len(expected) else [0]

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import split
 from dagster_ckpt.lsm.columns import Positions, take
-from dagster_ckpt.lsm.compaction.levels import Levels, VisibleRun, levels_of
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.compaction.levels import Levels, VisibleRun, split_levels
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest
@@ -35,7 +35,7 @@ def rows_of_keys(
     # Shards that are not asked show nothing: so their runs do not count, and ranges stay contiguous.
     wanted = tuple(refs if shard in asked else () for shard, refs in enumerate(lists))
     layers = Layers(spec, wanted, ranges[: len(wanted)], store, OpenRuns() if runs is None else runs)
-    levels = levels_of(wanted, ranges[: len(wanted)])
+    levels = split_levels(wanted, ranges[: len(wanted)])
     upper, bottom = (tuple(_that_may_have(level, distinct)) for level in (levels.upper, levels.bottom))
     found = layers.find(layers.views(Levels(upper, bottom), ()), distinct, distinct_keys)
     return _for_each(found, groups.order, groups.sizes)
@@ -62,4 +62,4 @@ def _for_each(found: Found, order: Positions, sizes: Positions) -> Found:
     """The answer for all that was asked, from that for the distinct keys."""
     key_of = np.empty(len(order), dtype=np.int64)
     key_of[order] = np.repeat(np.arange(len(sizes)), sizes)
-    return chosen(found, key_of)
+    return select(found, key_of)

@@ -8,7 +8,7 @@ from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.compaction.merge import rows_in_any_order, scan
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.lsm.runs.deltas import changing, delta_of_run, merge_deltas, touched_rows
-from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
+from dagster_ckpt.lsm.runs.hash_pieces import cut_pieces, rows_in
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.table import Touched
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, Manifest, RunRef, StateTableSpec
@@ -141,7 +141,7 @@ def _of_shard(
     # Clips limit the runs to the shard's hashes.
     views = Layers(spec, (tuple(refs),), [HashRange()], store, runs).before
     every = [view.run for view in (*views.upper, *views.bottom)]
-    for piece in pieces_of(every, within, rows_in(PIECE_BYTES, refs, spec.schema)):
+    for piece in cut_pieces(every, within, rows_in(PIECE_BYTES, refs, spec.schema)):
         rows = rows_of(views, piece, spec.keys)
         if rows is not None and rows.num_rows:
             yield rows
@@ -172,7 +172,7 @@ def changes_of(
         return
     spec = next(spec for spec in manifests[-1].pipeline.tables if spec.name == table)
     written = [opened.run(store, ref, spec.schema) for ref in newest_first]
-    for piece in pieces_of(written, within or HashRange(), rows_in(PIECE_BYTES, newest_first, spec.schema)):
+    for piece in cut_pieces(written, within or HashRange(), rows_in(PIECE_BYTES, newest_first, spec.schema)):
         deltas = [delta for run in written if len(delta := delta_of_run(run, piece, spec))]
         if deltas:
             yield touched_rows(changing(merge_deltas(deltas, spec.keys)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
-from dagster_ckpt.lsm.compaction.levels import Levels, VisibleRun, levels_of
+from dagster_ckpt.lsm.compaction.levels import Levels, VisibleRun, split_levels
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
 from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
 from dagster_ckpt.lsm.runs.run import Run
@@ -72,7 +72,7 @@ class Layers:
     def before(self) -> Views:
         """The runs before the epoch."""
         if self._before is None:
-            self._before = self.views(levels_of(self._lists, self._ranges), ())
+            self._before = self.views(split_levels(self._lists, self._ranges), ())
         return self._before
 
     @property

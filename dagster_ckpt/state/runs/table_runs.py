@@ -10,11 +10,11 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.lsm.compaction import slices
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits, choose_merges, is_rewritten
-from dagster_ckpt.lsm.compaction.levels import levels_of
+from dagster_ckpt.lsm.compaction.levels import split_levels
 from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs
 from dagster_ckpt.lsm.compaction.run_lists import RunLists, SliceMerge, TierMerge, after_merge, with_news
 from dagster_ckpt.lsm.runs.deltas import Delta, changing, delta_of_run, merge_deltas, with_before_images
-from dagster_ckpt.lsm.runs.hash_pieces import pieces_of, rows_in
+from dagster_ckpt.lsm.runs.hash_pieces import cut_pieces, rows_in
 from dagster_ckpt.lsm.runs.run import Run, live
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.protocol.manifest.manifest import RunRef, StateTableSpec
@@ -124,7 +124,7 @@ class TableRuns:
 
     def pieces(self, runs: Sequence[Run], within: HashRange) -> Iterator[HashRange]:
         """These hashes in pieces of which each fits into memory."""
-        return pieces_of(runs, within, self._rows_in(self._piece_bytes))
+        return cut_pieces(runs, within, self._rows_in(self._piece_bytes))
 
     def deltas(self, written: Iterable[WrittenRun], piece: HashRange) -> list[Delta]:
         """The deltas of runs of this epoch, for these hashes."""
@@ -165,7 +165,7 @@ class TableRuns:
             self._lists = tuple(tuple(ref for ref in shard if ref is not None) for shard in left)
 
     def _carry_out(self, merge: SliceMerge | TierMerge) -> Iterator[WrittenRun]:
-        views = self.layers.views(levels_of(self._lists, self._table.ranges), (*self._outputs, *self._own))
+        views = self.layers.views(split_levels(self._lists, self._table.ranges), (*self._outputs, *self._own))
         level = Level.MERGED if isinstance(merge, TierMerge) else Level.BOTTOM
         # Before that, what the epoch has still to write is in memory.
         bytes_ = self._piece_bytes if self._has_news else self._merge_bytes
@@ -242,11 +242,11 @@ def outputs_of(
     match merge:
         case SliceMerge(range=part, files=files, rows=rows):
             every = (*views.upper, *views.bottom)
-            for piece in pieces_of(_runs(every), part, min(rows_max, max(1, -(-rows // files)))):
+            for piece in cut_pieces(_runs(every), part, min(rows_max, max(1, -(-rows // files)))):
                 yield from _not_empty(piece, _down(views, piece, keys))
         case TierMerge(runs=count):
             upper = views.upper[:count]
-            for piece in pieces_of(_runs(upper), within, rows_max):
+            for piece in cut_pieces(_runs(upper), within, rows_max):
                 yield from _not_empty(piece, merge_runs(_between(upper, piece), keys))
 
 

@@ -71,8 +71,8 @@ class SortedTable:
             if run is not None and len(run):
                 yield run
 
-    def touched(self) -> Iterator[Touched]:
-        """See `lsm.table.StateTable.touched`."""
+    def touched_keys(self) -> Iterator[Touched]:
+        """See `lsm.table.StateTable.touched_keys`."""
         delta = self._memory.one()
         written = [each for level in self._layers.own for each in level.runs]
         if not written:

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, take
-from dagster_ckpt.lsm.runs.deltas import chosen
-from dagster_ckpt.lsm.runs.run import run_of, tombstones_of
+from dagster_ckpt.lsm.runs.deltas import select
+from dagster_ckpt.lsm.runs.run import build_run, build_tombstones
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, Touched
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.state.runs.run_layers import sort_value_of
@@ -45,17 +45,17 @@ class KeyedTable:
     def put(self, hashes: Hashes, rows: pa.Table, before: Found | None = None) -> None:
         assert rows.schema.equals(self._spec.schema), f"the rows have other columns. table={self._spec.name}"
         assert self._spec.time is None or rows.column(self._spec.time).null_count == 0, "every row needs a time"
-        self._rows.stage(run_of(hashes, rows), _by_hash(before, hashes))
+        self._rows.stage(build_run(hashes, rows), _by_hash(before, hashes))
 
     def delete(self, hashes: Hashes, keys: pa.Table, before: Found | None = None) -> None:
-        self._rows.stage(tombstones_of(hashes, keys, self._spec.schema), _by_hash(before, hashes))
+        self._rows.stage(build_tombstones(hashes, keys, self._spec.schema), _by_hash(before, hashes))
 
     def expire(self, until_us: int) -> None:
         assert self._spec.time is not None, f"the table has no time column. table={self._spec.name}"
         self._rows.expire(until_us)
 
-    def touched(self) -> Iterator[Touched]:
-        return self._rows.touched()
+    def touched_keys(self) -> Iterator[Touched]:
+        return self._rows.touched_keys()
 
 
 def _by_hash(found: Found | None, hashes: Hashes) -> Found | None:
@@ -64,7 +64,7 @@ def _by_hash(found: Found | None, hashes: Hashes) -> Found | None:
         return None
     assert len(found.present) == len(hashes), "the rows before are those of just these keys"
     order = ascending_order(hashes)
-    return found if order is None else chosen(found, order)
+    return found if order is None else select(found, order)
 
 
 def ascending_order(hashes: Hashes) -> Positions | None:
@@ -91,11 +91,11 @@ class TaskTimeline:
     def put(self, hashes: Hashes, rows: pa.Table) -> None:
         assert rows.schema.equals(self._spec.schema), f"the rows have other columns. table={self._spec.name}"
         for table, times, its_rows in self._by_shard(hashes, rows):
-            table.stage(run_of(times, its_rows))
+            table.stage(build_run(times, its_rows))
 
     def delete(self, hashes: Hashes, keys: pa.Table) -> None:
         for table, times, its_keys in self._by_shard(hashes, keys):
-            table.stage(tombstones_of(times, its_keys, self._spec.schema))
+            table.stage(build_tombstones(times, its_keys, self._spec.schema))
 
     def scan(self, from_us: int | None, until_us: int | None) -> Iterator[pa.Table]:
         lo = 0 if from_us is None else sort_value_of(from_us)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flatten, take
-from dagster_ckpt.lsm.lookup.layer_search import find, probe_of
+from dagster_ckpt.lsm.lookup.layer_search import find, start_probe
 from dagster_ckpt.lsm.runs.run import ABSENT, Run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes
@@ -15,7 +15,7 @@ def positions(view: View | Run, hashes: Hashes, keys: pa.Table) -> Positions:
     layer = [View(view) if isinstance(view, Run) else view]
     order = np.argsort(hashes, kind="stable")
     hashes, keys = hashes[order], take(flatten(keys), order)
-    match = find(probe_of(layer, hashes, np.arange(len(hashes))), hashes, keys)
+    match = find(start_probe(layer, hashes, np.arange(len(hashes))), hashes, keys)
     found = np.full(len(hashes), ABSENT, dtype=np.int64)
     found[order[match.probe.queries]] = match.at
     return found

@@ -12,11 +12,11 @@ from dagster_ckpt.lsm.columns import (
     equal,
     flat,
     from_plain,
-    gathered,
+    gather,
     plain,
     row_codes,
     stretches,
-    taken,
+    take_array,
     value_codes,
 )
 
@@ -77,10 +77,10 @@ def test_a_column_of_every_type_is_taken_from_slices_of_several(
     at = np.array([2, 0, 0]), np.array([], dtype=np.int64), np.array([1, 3])
     columns = [Column(each, each.type) for each in (one, one, other)]
     expected = pa.concat_arrays([one.take(pa.array(at[0])), other.take(pa.array(at[2]))])
-    assert bits(gathered(columns, at)) == bits(expected)
-    assert bits(gathered(columns[:1], at[:1])) == bits(one.take(pa.array(at[0])))
-    assert bits(taken(other, at[2])) == bits(other.take(pa.array(at[2])))
-    assert len(taken(other.slice(0, 0), at[1])) == 0
+    assert bits(gather(columns, at)) == bits(expected)
+    assert bits(gather(columns[:1], at[:1])) == bits(one.take(pa.array(at[0])))
+    assert bits(take_array(other, at[2])) == bits(other.take(pa.array(at[2])))
+    assert len(take_array(other.slice(0, 0), at[1])) == 0
 
 
 def bits(column: pa.Array) -> list[str]:

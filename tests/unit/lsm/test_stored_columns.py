@@ -7,12 +7,12 @@ from hypothesis import strategies as some
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch
-from dagster_ckpt.lsm.columns import Column, gathered
+from dagster_ckpt.lsm.columns import Column, gather
 from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs
 from dagster_ckpt.lsm.file.run_file import decode, encode
-from dagster_ckpt.lsm.runs.deltas import before_images_of, with_before_images
+from dagster_ckpt.lsm.runs.deltas import read_before_images, with_before_images
 from dagster_ckpt.lsm.runs.hash_pieces import rows_in
-from dagster_ckpt.lsm.runs.run import Run, run_of
+from dagster_ckpt.lsm.runs.run import Run, build_run
 from dagster_ckpt.lsm.stored_columns import may_be_narrow, narrow, row_bytes, widen
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.protocol.manifest.manifest import RunRef
@@ -67,12 +67,12 @@ def test_values_of_several_widths_come_together(columns: list[list[int | None]],
     wide = [pa.array([one for one in each if one is None or abs(one) < 2**63] or [0], pa.int64()) for each in columns]
     at = [np.array(data.draw(some.lists(some.integers(0, len(each) - 1))), dtype=np.int64) for each in wide]
     expected = pa.concat_arrays([each.take(pa.array(mine)) for each, mine in zip(wide, at, strict=True)])
-    assert gathered([Column(narrow(each), pa.int64()) for each in wide], at).equals(expected)
+    assert gather([Column(narrow(each), pa.int64()) for each in wide], at).equals(expected)
 
 
 def run_from(keys: list[int], values: list[int | None]) -> Run:
     rows = pa.table([keys, values, pa.nulls(len(keys), pa.timestamp("us"))], schema=SCHEMA)
-    return run_of(np.array(keys, dtype=np.uint64), rows)
+    return build_run(np.array(keys, dtype=np.uint64), rows)
 
 
 def stored(run: Run) -> Run:
@@ -91,7 +91,7 @@ def test_a_run_of_its_file_answers_as_it_did_in_memory() -> None:
     assert again.slice(7, 50).columns(["at", "k"]).equals(new.columns(["at", "k"]).slice(7, 43))
     assert again.load().columns().equals(new.columns())
     for mine, theirs in ((again, images), (again.slice(3, 60), images.slice(3, 60))):
-        had, should = before_images_of(mine, ["k"], SCHEMA), before_images_of(theirs, ["k"], SCHEMA)
+        had, should = read_before_images(mine, ["k"], SCHEMA), read_before_images(theirs, ["k"], SCHEMA)
         assert had.present.tolist() == should.present.tolist()
         assert had.rows.equals(should.rows)
     for mine, theirs in (

@@ -71,7 +71,7 @@ class DictTable:
         assert self.time is not None, "the table has no time column"
         self.rows = {key: row for key, row in self.rows.items() if row[self.time] >= until_us}
 
-    def touched(self) -> Iterator[Touched]:
+    def touched_keys(self) -> Iterator[Touched]:
         everything = sorted(self.before, key=lambda key: self.hashes[key])
         start = 0
         while start < len(everything):

@@ -69,7 +69,7 @@ def main(folder: str, limit_mib: str, width: str) -> None:
                 state.table("groups").get(hashes, table.select(["k"]))
                 state.table("groups").put(hashes, table)
                 state.relieve()
-            touched = sum(len(piece.hashes) for piece in state.table("groups").touched())
+            touched = sum(len(piece.hashes) for piece in state.table("groups").touched_keys())
             lists = state.flush()
         runs = {run.path for tables in lists.values() for run in tables[0].runs}
         return {"touched": touched, "runs": len(runs), "state_rows": state.metrics.state_rows}

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import flat, taken
+from dagster_ckpt.lsm.columns import flat, take_array
 from dagster_ckpt.operators.aggregates.aggregation import GroupFunction
 from dagster_ckpt.operators.aggregates.bags.bags import BagFunction, Bags
 from dagster_ckpt.operators.aggregates.kinds.edge_rows import struct_of
@@ -48,7 +48,7 @@ def percentile_disc(q: float) -> BagFunction:
         before = until[starts] - bags.counts[starts]
         sizes = np.append(before[1:], until[-1:]) - before
         place = np.maximum(np.ceil(q * sizes).astype(np.int64), 1) - 1
-        return bags.spread(taken(bags.columns[0], np.searchsorted(until, before + place, side="right")))
+        return bags.spread(take_array(bags.columns[0], np.searchsorted(until, before + place, side="right")))
 
     return of
 
@@ -60,7 +60,7 @@ def mode(bags: Bags) -> pa.Array:
     starts = bags.starts
     most = np.repeat(np.maximum.reduceat(bags.counts, starts), np.diff(starts, append=len(bags.groups)))
     at = np.flatnonzero(bags.counts == most)
-    return bags.spread(taken(bags.columns[0], at[np.diff(bags.groups[at], prepend=-1) > 0]))
+    return bags.spread(take_array(bags.columns[0], at[np.diff(bags.groups[at], prepend=-1) > 0]))
 
 
 def skewness(bags: Bags) -> pa.Array:
@@ -102,7 +102,7 @@ def values(*, distinct: bool) -> BagFunction:
         if distinct:
             return lists_of(bags.groups, bags.columns[0], bags.size)
         at = np.repeat(np.arange(len(bags.groups)), bags.counts)
-        return lists_of(bags.groups[at], taken(bags.columns[0], at), bags.size)
+        return lists_of(bags.groups[at], take_array(bags.columns[0], at), bags.size)
 
     return of
 
@@ -127,7 +127,7 @@ def user_defined(name: str, columns: Sequence[str], returns: pa.DataType, code: 
         starts = bags.starts
         numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(bags.groups)))
         at = np.repeat(np.arange(len(bags.groups)), bags.counts)
-        rows = [pa.array(numbers[at]), *(taken(column, at) for column in bags.columns)]
+        rows = [pa.array(numbers[at]), *(take_array(column, at) for column in bags.columns)]
         found = code(pa.table(rows, names=[GROUP_NUMBER, *columns]))
         if not isinstance(found, pa.Array | pa.ChunkedArray) or len(found) != len(starts):
             raise InvalidPipelineError(
@@ -157,7 +157,7 @@ def first_values(limit: int, names: Sequence[str] | None) -> BagFunction:
 
     def of(bags: Bags) -> pa.Array:
         at = np.repeat(np.arange(len(bags.groups)), np.clip(limit - bags.before, 0, bags.counts))
-        columns = [taken(column, at) for column in bags.columns[1:]]
+        columns = [take_array(column, at) for column in bags.columns[1:]]
         values = columns[0] if names is None else struct_of(names, columns)
         return lists_of(bags.groups[at], values, bags.size)
 

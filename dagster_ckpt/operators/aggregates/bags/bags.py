@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Positions, joined, taken
+from dagster_ckpt.lsm.columns import Positions, concat, take_array
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null, groups_of, lists_of, values_of
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
@@ -47,11 +47,11 @@ class Bags:
         starts = np.flatnonzero(begins)
         firsts = order[starts]
         summed = np.add.reduceat(counts[..., order], starts, axis=-1)
-        return cls(size, groups[firsts], tuple(taken(column, firsts) for column in columns), summed)
+        return cls(size, groups[firsts], tuple(take_array(column, firsts) for column in columns), summed)
 
     def only(self, wanted: Positions) -> "Bags":
         """The rows at these positions, which ascend."""
-        columns = tuple(taken(column, wanted) for column in self.columns)
+        columns = tuple(take_array(column, wanted) for column in self.columns)
         return Bags(self.size, self.groups[wanted], columns, self.counts[wanted])
 
     @property
@@ -122,7 +122,7 @@ class RowBag(Accumulator):
         columns = [rows.columns[name] for name in self.columns]
         at = usable(columns, self.required)
         ones = np.ones(len(at), dtype=np.int64)
-        taken_ = [taken(column, at) for column in columns]
+        taken_ = [take_array(column, at) for column in columns]
         return self._lists(Bags.of(len(rows.starts), rows.group_of_row[at], taken_, ones))
 
     def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
@@ -136,7 +136,7 @@ class RowBag(Accumulator):
         if self.limit is not None:
             bags = bags.only(np.flatnonzero(bags.before < self.limit))
         columns = (*bags.columns, pa.array(bags.counts))
-        return tuple(lists_of(bags.groups, joined([column]), bags.size) for column in columns)
+        return tuple(lists_of(bags.groups, concat([column]), bags.size) for column in columns)
 
     def _of_lists(self, sides: Sequence[Sequence[pa.Array]]) -> Bags:
         *columns, counts = map(values_of, sides)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, taken
+from dagster_ckpt.lsm.columns import Positions, take_array
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps, OneColumn
 from dagster_ckpt.operators.aggregates.kinds.counts import Count
 from dagster_ckpt.operators.shared.arrays.lists import alike, groups_of, lists_of, values_of
@@ -35,7 +35,7 @@ class DistinctValues(OneColumn):
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         column = rows.columns[self.column]
         valued = np.flatnonzero(has_value(column))
-        return (_distinct(rows.group_of_row[valued], taken(column, valued), len(rows.starts)),)
+        return (_distinct(rows.group_of_row[valued], take_array(column, valued), len(rows.starts)),)
 
     def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         sides = (old[self.name], new[self.name])
@@ -84,4 +84,4 @@ def _distinct(groups: Positions, values: pa.Array, count: int) -> pa.Array:
     groups, codes = groups[order], codes[order]
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = (groups[1:] != groups[:-1]) | (codes[1:] != codes[:-1])
-    return lists_of(groups[is_first], alike(taken(values, order[is_first])), count)
+    return lists_of(groups[is_first], alike(take_array(values, order[is_first])), count)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import joined
+from dagster_ckpt.lsm.columns import concat
 from dagster_ckpt.operators.aggregates.bags.distinct import DistinctValues, MarkedValues
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import groups_of, values_of
@@ -47,7 +47,7 @@ def totals_of_lists(distinct: DistinctValues, accumulators: Sequence[Accumulator
     """The state columns of accumulators over the values of each list."""
     lists = state[distinct.name]
     # A null in each group: an accumulator has no group without a row, and skips nulls.
-    values = joined([values_of([lists]), pa.nulls(len(lists), distinct.type)])
+    values = concat([values_of([lists]), pa.nulls(len(lists), distinct.type)])
     groups = np.concatenate([groups_of([lists]), np.arange(len(lists))])
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))

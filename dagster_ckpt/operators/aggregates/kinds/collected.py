@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, taken
+from dagster_ckpt.lsm.columns import Positions, take_array
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike, groups_of, lists_of, values_of
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
@@ -46,7 +46,9 @@ class FirstValues(Accumulator):
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
         value, by = rows.columns[self.column], rows.columns[self.by]
         usable = np.flatnonzero(has_value(value) & has_value(by))
-        return self._first(rows.group_of_row[usable], taken(value, usable), taken(by, usable), len(rows.starts))
+        return self._first(
+            rows.group_of_row[usable], take_array(value, usable), take_array(by, usable), len(rows.starts)
+        )
 
     def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         values, bys = ((old[name], new[name]) for name in self.names)
@@ -60,4 +62,4 @@ class FirstValues(Accumulator):
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         place = np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))
         kept = place < self.limit
-        return tuple(lists_of(groups[kept], alike(taken(column, order[kept])), count) for column in (values, bys))
+        return tuple(lists_of(groups[kept], alike(take_array(column, order[kept])), count) for column in (values, bys))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import mask_of
+from dagster_ckpt.lsm.columns import to_mask
 from dagster_ckpt.operators.aggregates.kinds.accumulator import COUNTS, Columns, GroupedRows, Keeps, OneColumn
 from dagster_ckpt.operators.aggregates.kinds.partials import Partial, PartialAccumulator, SqlName
 from dagster_ckpt.operators.shared.arrays.nulls import fill_null, has_value
@@ -94,7 +94,7 @@ class TrueCount(_PartialCount):
         return whole_number(f"_n_true({self.column})")
 
     def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
-        is_true = mask_of(fill_null(rows.columns[self.column], False))
+        is_true = to_mask(fill_null(rows.columns[self.column], False))
         return (pa.array(np.add.reduceat(is_true.astype(np.int64), rows.starts)),)
 
     def partials(self, name: SqlName) -> tuple[Partial, ...]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, joined, taken
+from dagster_ckpt.lsm.columns import Positions, concat, take_array
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.shared.arrays.lists import alike_or_null
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
@@ -56,7 +56,7 @@ class EdgeRow(Accumulator):
     def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
         count = len(new[self.names[0]])
         by_group = np.arange(_SIDES * count).reshape(_SIDES, count).T.ravel()
-        columns = [taken(joined([old[name], new[name]]), by_group) for name in self.names]
+        columns = [take_array(concat([old[name], new[name]]), by_group) for name in self.names]
         return self._edges(np.repeat(np.arange(count), _SIDES), columns, count)
 
     def result(self, state: Columns) -> pa.Array:
@@ -70,13 +70,13 @@ class EdgeRow(Accumulator):
         at = np.flatnonzero(has_value(by))
         row = np.full(count, -1, dtype=np.int64)
         if len(at):
-            places = OrderColumn("", descending=self.end is End.GREATEST).codes(taken(by, at))
+            places = OrderColumn("", descending=self.end is End.GREATEST).codes(take_array(by, at))
             starts = np.flatnonzero(np.diff(groups[at], prepend=-1))
             best = np.repeat(np.minimum.reduceat(places, starts), np.diff(starts, append=len(at)))
             at = at[places == best]
             if len(at) > len(starts):
                 order = OrderColumn("", descending=self.end is End.GREATEST)
-                codes = [order.codes(taken(column, at)) for column in reversed(values)]
+                codes = [order.codes(take_array(column, at)) for column in reversed(values)]
                 at = at[np.lexsort((*codes, groups[at]))]
             firsts = at[np.diff(groups[at], prepend=-1) != 0]
             row[groups[firsts]] = firsts

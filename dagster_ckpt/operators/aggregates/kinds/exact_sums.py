@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Mask, Positions, taken
+from dagster_ckpt.lsm.columns import Mask, Positions, take_array
 from dagster_ckpt.operators.aggregates.kinds.accumulator import SUMS, Columns, GroupedRows, Keeps, OneColumn
 from dagster_ckpt.operators.aggregates.kinds.counts import PairCount
 from dagster_ckpt.operators.shared.arrays import exact_numbers
@@ -40,7 +40,7 @@ class ExactSum(OneColumn):
         groups, columns = rows.group_of_row, [rows.columns[name] for name in self.factors]
         if not usable.all():
             at = np.flatnonzero(usable)
-            groups, columns = groups[at], [taken(column, at) for column in columns]
+            groups, columns = groups[at], [take_array(column, at) for column in columns]
         return (exact_numbers.total(groups, [_doubles(column) for column in columns], len(rows.starts)),)
 
     def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_ckpt.errors import IncompatibleStateError
-from dagster_ckpt.lsm.columns import Mask, Positions, taken
+from dagster_ckpt.lsm.columns import Mask, Positions, take_array
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns, GroupedRows, Keeps, OneColumn
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
@@ -61,7 +61,7 @@ class DistinctSketch(OneColumn):
         column = rows.columns[self.column]
         valued = np.flatnonzero(has_value(column))
         # 48 bits, equal for equal values of any type: a billion values have a few thousand collisions.
-        words = subkey_hashes(np.zeros(len(valued), dtype=np.uint64), [taken(column, valued)]).view(np.int64)
+        words = subkey_hashes(np.zeros(len(valued), dtype=np.uint64), [take_array(column, valued)]).view(np.int64)
         groups = rows.group_of_row[valued]
         order = np.lexsort((words, groups))
         is_first = np.ones(len(order), dtype=np.bool_)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat, taken
+from dagster_ckpt.lsm.columns import Positions, flat, take_array
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import FoundAll, Hashes, StateTable
 from dagster_ckpt.operators.joins.arrivals import BUCKET
@@ -79,7 +79,7 @@ class ArrivedRows:
             yield BucketProbes(rows, beside, hashes, at, (np.cumsum(asks) - 1)[group_of[at]])
 
     def _get(self, probes: BucketProbes, table: StateTable) -> FoundAll:
-        keys = [taken(flat(self.rows.column(key)), probes.rows) for key in self.side.keys]
+        keys = [take_array(flat(self.rows.column(key)), probes.rows) for key in self.side.keys]
         names = [*self.other.keys, BUCKET]
         return table.get_all(probes.hashes, pa.table([*keys, pa.array(probes.buckets)], names=names))
 

@@ -89,7 +89,7 @@ class RegularSide:
 
     def epoch_arrivals(self, state: State) -> Iterator[tuple[Hashes, pa.Table]]:
         """All rows that arrived in this epoch, in pieces by ascending hash; those of one hash are in one piece."""
-        for touched in state.table(self.arrivals.name).touched():
+        for touched in state.table(self.arrivals.name).touched_keys():
             yield touched.hashes, touched.after.rows
 
     def net(self, hashes: Hashes, rows: pa.Table) -> ZSet:

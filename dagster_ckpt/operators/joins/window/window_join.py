@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat, joined, take
+from dagster_ckpt.lsm.columns import Positions, concat, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.joins import join_checks
 from dagster_ckpt.operators.joins.appending_join import AppendingJoin, pipeline_of
@@ -153,7 +153,7 @@ class WindowedJoin(AppendingJoin):
         columns = [
             [flat(rows.column(name)) for name in (START, *side.keys)] for rows, side in zip(both, sides, strict=True)
         ]
-        keys = [joined(pair) for pair in zip(*columns, strict=True)]
+        keys = [concat(pair) for pair in zip(*columns, strict=True)]
         hashes = np.concatenate([hashes_in(rows) for rows in both])
         table = pa.Table.from_arrays(keys, names=[str(place) for place in range(len(keys))])
         matchable = no_nulls(lefts, self.states[LEFT].side.keys)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, take
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.table import Found, State
 from dagster_ckpt.operators.process.due_timers import DueTimeline
 from dagster_ckpt.operators.process.process_tables import EXPIRY, LAST, SEEN, entries
@@ -47,7 +47,7 @@ class Expiry:
         before_us[found.present] = _micros_or_unknown(flat(found.rows.column(LAST)))
         is_new = ~found.present
         later = np.flatnonzero(is_new | (last_us > before_us))
-        self._put_seen(keys, later, last_us[later], chosen(found, later))
+        self._put_seen(keys, later, last_us[later], select(found, later))
         new = np.flatnonzero(is_new)
         self._check_at(keys, new, self._ends(last_us[new]))
         self._timeline.write()
@@ -61,7 +61,7 @@ class Expiry:
         found = self._seen.get(keys.hashes[written], take(keys.keys, written))
         absent = np.flatnonzero(~found.present)
         new = written[absent]
-        self._put_seen(keys, new, times_us[new], chosen(found, absent))
+        self._put_seen(keys, new, times_us[new], select(found, absent))
         self._check_at(keys, new, self._ends(times_us[new]))
         self._timeline.write()
 
@@ -86,7 +86,7 @@ class Expiry:
             last_us = _micros_or_unknown(flat(found.rows.column(LAST)))
             begins = np.flatnonzero(last_us == _UNKNOWN)
             last_us[begins] = watermark_us
-            self._put_seen(keys, known[begins], last_us[begins], chosen(found, known[begins]))
+            self._put_seen(keys, known[begins], last_us[begins], select(found, known[begins]))
             ends_us = self._ends(last_us)
             stays = ends_us > watermark_us
             self._check_at(keys, known[stays], ends_us[stays])
@@ -97,7 +97,7 @@ class Expiry:
         if len(which):
             gone = take(keys.keys, which)
             forget(CallKeys.of(keys.hashes[which], gone))
-            self._seen.delete(keys.hashes[which], gone, before=chosen(found, which))
+            self._seen.delete(keys.hashes[which], gone, before=select(found, which))
 
     def _ends(self, last_us: Positions) -> Positions:
         """When these keys expire."""

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, joined, row_numbers, take, value_codes
+from dagster_ckpt.lsm.columns import Mask, Positions, concat, flat, flatten, row_numbers, take, value_codes
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.process.user_state.user_tables import with_columns
@@ -78,7 +78,7 @@ class CallKeys:
     def _new_column(self, asked: pa.Table, row: int) -> str:
         """The first column whose value no key of the call has; all columns if only their combination is new."""
         for name in asked.column_names:
-            codes = value_codes(joined([flat(asked.column(name).slice(row, 1)), flat(self.keys.column(name))]))
+            codes = value_codes(concat([flat(asked.column(name).slice(row, 1)), flat(self.keys.column(name))]))
             if not (codes[1:] == codes[0]).any():
                 return str(name)
         return ", ".join(asked.column_names)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions, flat, mask_of, take
+from dagster_ckpt.lsm.columns import Positions, flat, take, to_mask
 from dagster_ckpt.operators.process.due_timers import DueTimeline
 from dagster_ckpt.operators.process.process_tables import TIME, entries
 from dagster_ckpt.operators.process.user_state.call_keys import CallKeys, row_text
@@ -115,7 +115,7 @@ class Timers:
         which = self._keys.find(keys, self._where)
         times = self._check_times(times, len(which))
         if times.null_count:
-            known = np.flatnonzero(mask_of(times.is_valid()))
+            known = np.flatnonzero(to_mask(times.is_valid()))
             which, times = which[known], times.drop_null()
         times_us = micros(times)
         order = np.lexsort((times_us, which))

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, take
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.table import Found, StateTable
 from dagster_ckpt.operators.process.user_state.call_keys import CallKeys, distinct, row_text
 from dagster_ckpt.operators.process.user_state.user_tables import with_columns_alone
@@ -73,4 +73,4 @@ class Values:
         if got is None or not np.isin(which, got[0]).all():
             return None
         asked, found = got
-        return chosen(found, np.searchsorted(asked, which))
+        return select(found, np.searchsorted(asked, which))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, flat, flatten, take
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable
 from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
@@ -64,7 +64,7 @@ class KeyedRows:
 
     def changes(self, state: State) -> Iterator[Changes]:
         """The net changes of the epoch."""
-        yield from map(self.table.changes_of, state.table(self.spec.name).touched())
+        yield from map(self.table.changes_of, state.table(self.spec.name).touched_keys())
 
     @property
     def table(self) -> StreamTable:
@@ -83,7 +83,7 @@ class KeyedRows:
         found = table.get(hashes, keys)
         gone = np.flatnonzero(found.present & ~_put_now(found, context))
         if len(gone):
-            table.delete(hashes[gone], take(keys, gone), before=chosen(found, gone))
+            table.delete(hashes[gone], take(keys, gone), before=select(found, gone))
 
     def _keys_of(self, rows: pa.Table) -> pa.Table:
         return rows.select(list(self.spec.keys))

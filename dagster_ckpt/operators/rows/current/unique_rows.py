@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import flat, flatten, stack, take
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import Changes, EpochContext
@@ -62,13 +62,13 @@ class UniqueRows(KeyedRows):
             own = np.where(~is_new & found.present, np.cumsum(found.present) - 1 + rows.num_rows, of_key)[there]
             values = take(stack([rows, flatten(found.rows.select(self.columns))]), own)
             put = pa.Table.from_arrays([*values.columns, pa.array(counts[there])], schema=self.spec.schema)
-            table.put(hashes[of_key[there]], put, before=chosen(found, there))
+            table.put(hashes[of_key[there]], put, before=select(found, there))
         if len(gone):
-            table.delete(hashes[of_key[gone]], take(self._keys_of(rows), of_key[gone]), before=chosen(found, gone))
+            table.delete(hashes[of_key[gone]], take(self._keys_of(rows), of_key[gone]), before=select(found, gone))
 
     def changes(self, state: State) -> Iterator[Changes]:
         """The net changes of the epoch. Raises `InvalidPipelineError` where a key has several rows."""
-        for touched in state.table(self.spec.name).touched():
+        for touched in state.table(self.spec.name).touched_keys():
             counts = flat(touched.after.rows.column(ROWS)).to_numpy()
             wrong = np.flatnonzero(counts != 1)
             if len(wrong):

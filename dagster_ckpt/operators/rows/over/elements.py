@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, taken
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, take_array
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.over import distances
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
@@ -136,4 +136,4 @@ class Elements:
         column = self.column(name)
         last = pa.nulls(1, column.type) if otherwise is None else pa.array([otherwise.as_py()], column.type)
         rows = np.append(self.at, len(column))
-        return taken(pa.concat_arrays([column, last]), rows[places])
+        return take_array(pa.concat_arrays([column, last]), rows[places])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, flat, take, taken
+from dagster_ckpt.lsm.columns import Positions, flat, take, take_array
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
 from dagster_ckpt.operators.over import Function, Over
@@ -167,7 +167,9 @@ class OverPartition(Operator):
         first[~region.in_middle] = len(run)
         more = region.before.more
         return {
-            name: taken(pa.concat_arrays([flat(more.column(name)), pa.nulls(1, more.schema.field(name).type)]), first)
+            name: take_array(
+                pa.concat_arrays([flat(more.column(name)), pa.nulls(1, more.schema.field(name).type)]), first
+            )
             for name in more.column_names
         }
 

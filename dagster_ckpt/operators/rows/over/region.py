@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, rows_equal, stack, take, taken
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, rows_equal, stack, take, take_array
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import StateTable
 from dagster_ckpt.operators.rows.over import distances
@@ -210,7 +210,7 @@ def _is_close(tree: OrderedTree, sides: Sequence[tuple[pa.Table, Positions]], di
 
 
 def _values(column: OrderColumn, sides: Sequence[tuple[pa.Table, Positions]]) -> pa.Array:
-    return pa.concat_arrays([taken(flat(each.column(column.name)), at) for each, at in sides])
+    return pa.concat_arrays([take_array(flat(each.column(column.name)), at) for each, at in sides])
 
 
 def _distinct(leaves: Leaves, more: list[Leaves]) -> Leaves:

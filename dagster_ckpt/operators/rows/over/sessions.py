@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import joined, taken
+from dagster_ckpt.lsm.columns import concat, take_array
 from dagster_ckpt.operators.rows.over.elements import NONE, Elements
 from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
 from dagster_ckpt.operators.shared.arrays.value_order import order_column
@@ -27,12 +27,12 @@ def sessions_of(rows: Elements, ends: str, carried_starts: pa.Array, carried_end
     carried is the last two of `Sessions` for the first element of each run in the middle; null elsewhere.
     """
     starts, count = rows.column(rows.by[0].name), len(rows.copies)
-    every = joined([starts, rows.column(ends), carried_starts, carried_ends])
+    every = concat([starts, rows.column(ends), carried_starts, carried_ends])
     there = has_value(every)
     if not there.any():
         nothing = pa.nulls(len(rows.at), starts.type)
         return Sessions(nothing, nothing, nothing)
-    order = order_column(taken(every, np.flatnonzero(there)))
+    order = order_column(take_array(every, np.flatnonzero(there)))
     distinct, inverse = np.unique(order.codes, return_inverse=True)
     codes = np.full(len(every), NONE, dtype=np.int64)
     codes[there] = inverse

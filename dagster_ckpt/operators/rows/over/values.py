@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, joined, taken
+from dagster_ckpt.lsm.columns import Mask, Positions, concat, take_array
 from dagster_ckpt.operators.aggregates.functions import results
 from dagster_ckpt.operators.aggregates.kinds.sums import decimal_total_type
 from dagster_ckpt.operators.over import Function, Over
@@ -129,7 +129,7 @@ class Value:
         starts = rows.starts
         if kind is Function.SESSION_START and self.fields:
             sessions = self._sessions(rows)
-            yield from (taken(sessions.start_before, at), taken(sessions.end_before, at))
+            yield from (take_array(sessions.start_before, at), take_array(sessions.end_before, at))
             return
         for field in self.fields:
             if field.name in (RANK, DENSE):
@@ -141,10 +141,10 @@ class Value:
                 yield exact_totals.only(self._total(rows, column, starts, rows.places), at).totals()
             elif kind in (Function.MIN, Function.MAX):
                 assert column is not None, "checked"
-                yield taken(self._extreme(rows, column, starts, rows.places), at)
+                yield take_array(self._extreme(rows, column, starts, rows.places), at)
             else:
                 assert column is not None, "checked"
-                yield taken(self._take_placed(rows, column, starts, rows.places), at)
+                yield take_array(self._take_placed(rows, column, starts, rows.places), at)
 
     def _ranking(self, rows: Elements) -> Positions | Doubles:
         kind, count, place = self.function.function, rows.stops - rows.starts, rows.places - rows.starts
@@ -225,11 +225,11 @@ class Value:
             if self._is_running and self._value_name in rows.carried
             else values.slice(0, 0)
         )
-        both = joined([values, carried])
+        both = concat([values, carried])
         there = has_value(both)
         if not there.any():
             return pa.nulls(len(rows.at), values.type)
-        order = order_column(taken(both, np.flatnonzero(there)))
+        order = order_column(take_array(both, np.flatnonzero(there)))
         distinct, inverse = np.unique(order.codes, return_inverse=True)
         # From 1, the best the greatest; 0: no value.
         codes = np.zeros(len(both), dtype=np.int64)
@@ -252,8 +252,8 @@ class Value:
         if not self._is_running or self._value_name not in rows.carried:
             return found
         is_carried = earlier >= n
-        both = joined([found, rows.carried[self._value_name]])
-        return taken(both, np.where(is_carried, len(found) + rows.run, np.arange(len(found))))
+        both = concat([found, rows.carried[self._value_name]])
+        return take_array(both, np.where(is_carried, len(found) + rows.run, np.arange(len(found))))
 
 
 def _greatest(codes: Positions, rows: Elements, starts: Positions, stops: Positions) -> Positions:

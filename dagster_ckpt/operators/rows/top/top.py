@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions, flat, mask_of
+from dagster_ckpt.lsm.columns import Positions, flat, to_mask
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.lsm.value_hashes import value_hashes
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
@@ -169,7 +169,7 @@ class Top(Operator):
         """Those of a tree's leaves: an inner node repeats rows of its children."""
         assert isinstance(self.rows, RowPlaces), "ties by rank are kept otherwise"
         for piece in live(self.rows.best.spec.name):
-            copies = flat(piece.column(COPIES)).to_numpy() * ~mask_of(flat(piece.column(INNER)))
+            copies = flat(piece.column(COPIES)).to_numpy() * ~to_mask(flat(piece.column(INNER)))
             yield 0, kept_rows(piece, copies, self.pipeline.inputs[0].schema)
 
     @property

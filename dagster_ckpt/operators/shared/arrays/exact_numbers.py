@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Positions, joined
+from dagster_ckpt.lsm.columns import Positions, concat
 from dagster_ckpt.operators.shared.arrays.lists import groups_of, lists_of, values_of
 
 EXACT = pa.list_(pa.int64())
@@ -248,7 +248,7 @@ def _add_up(terms: Sequence[_Terms], count: int) -> pa.Array:
     columns = list[pa.Array]()
     for first, last in _ranges(count, terms):
         columns.append(_encode(*_matrices([each.within(first, last) for each in terms], last - first)))
-    return joined(columns)
+    return concat(columns)
 
 
 def _encode(special: Positions, whole: Whole) -> pa.Array:

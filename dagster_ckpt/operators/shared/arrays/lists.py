@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Positions, joined
+from dagster_ckpt.lsm.columns import Positions, concat
 from dagster_ckpt.operators.shared.arrays.nulls import fill_null, has_value, or_null
 from dagster_ckpt.operators.shared.arrays.value_order import order_column
 
@@ -18,7 +18,7 @@ def groups_of(sides: Sequence[pa.Array]) -> Positions:
 
 def values_of(sides: Sequence[pa.Array]) -> pa.Array:
     """All values of these columns of lists, one after another."""
-    return joined([pc.list_flatten(side) for side in sides])
+    return concat([pc.list_flatten(side) for side in sides])
 
 
 def lengths(lists: pa.Array) -> Positions:

@@ -4,14 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_ckpt.lsm.columns import Mask, mask_of
+from dagster_ckpt.lsm.columns import Mask, to_mask
 
 
 def has_value(column: pa.Array) -> Mask:
     """Where the column has a value."""
     if column.null_count == 0:
         return np.ones(len(column), dtype=np.bool_)
-    return mask_of(pc.is_valid(column))
+    return to_mask(pc.is_valid(column))
 
 
 def fill_null(column: pa.Array, value: object) -> pa.Array:

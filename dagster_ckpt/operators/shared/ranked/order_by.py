@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import Positions, flat, taken
+from dagster_ckpt.lsm.columns import Positions, flat, take_array
 from dagster_ckpt.operators.shared.arrays.nulls import has_value
 from dagster_ckpt.operators.shared.arrays.value_order import is_orderable, order_column
 from dagster_ckpt.operators.shared.checks import pipeline_checks
@@ -65,7 +65,7 @@ class RowOrder:
             contested = np.flatnonzero(np.bincount(ranks, minlength=len(ranks))[ranks] > 1)
             if len(contested) == 0:
                 break
-            codes = codes_of(taken(flat(rows.column(name)), contested))
+            codes = codes_of(take_array(flat(rows.column(name)), contested))
             order = np.lexsort((codes, ranks[contested]))
             at = contested[order]
             ranks[at] = _refine(ranks[at], codes[order])

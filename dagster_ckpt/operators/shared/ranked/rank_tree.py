@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, mask_of, stack, take
+from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, stack, take, to_mask
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.lsm.value_hashes import value_hashes
@@ -171,7 +171,7 @@ class RankTree:
         found = state.table(self.spec.name).get_all(nodes.hashes, nodes.prefix)
         paths, copies = (flat(found.rows.column(name)).to_numpy() for name in (PATH, COPIES))
         is_inner = np.zeros(len(nodes.hashes), dtype=np.bool_)
-        is_inner[found.asked[mask_of(flat(found.rows.column(INNER)))]] = True
+        is_inner[found.asked[to_mask(flat(found.rows.column(INNER)))]] = True
         return RankedRows(found.asked, paths.view(np.uint64), copies, found.rows.select(self.others)), is_inner
 
     def _descend(

@@ -65,7 +65,7 @@ class EpochRows:
         Between two pieces the caller may flush the state.
         """
         table = state.table(self.spec.name)
-        for touched in table.touched():
+        for touched in table.touched_keys():
             rows = touched.after.rows
             weights = flat(rows.column(WEIGHT)).to_numpy()
             some = np.flatnonzero(weights)

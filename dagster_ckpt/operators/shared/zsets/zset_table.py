@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.lsm.columns import Mask, Positions, flat, take
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.table import Found, State, Touched
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
@@ -55,7 +55,7 @@ class ZSetTable:
 
     def epoch_changes(self, state: State) -> Iterator[Touched]:
         """What the epoch changed, after all its rows. Raises `CorruptStateError` where more of a row went than came."""
-        for touched in state.table(self.spec.name).touched():
+        for touched in state.table(self.spec.name).touched_keys():
             self.check(self.weights_of(touched.after))
             yield touched
 
@@ -89,9 +89,9 @@ class ZSetTable:
         put, gone = np.flatnonzero(is_there & is_changed), np.flatnonzero(~is_there & found.present)
         if len(put):
             stored = self.rows_of(_at(columns, put), weighed.after[..., put])
-            table.put(rows.hashes[put], stored, before=chosen(found, put))
+            table.put(rows.hashes[put], stored, before=select(found, put))
         if len(gone):
-            table.delete(rows.hashes[gone], take(columns.select(list(self.spec.keys)), gone), chosen(found, gone))
+            table.delete(rows.hashes[gone], take(columns.select(list(self.spec.keys)), gone), select(found, gone))
 
     def put_all(self, weighed: Weighed, state: State) -> None:
         """Put all rows, those of weight 0 too, which the caller drops at the end of the epoch.

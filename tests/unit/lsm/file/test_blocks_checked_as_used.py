@@ -11,7 +11,7 @@ from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
 from dagster_ckpt.lsm.lookup.lookup import Answer, find_rows, look_up
-from dagster_ckpt.lsm.runs.run import Run, run_of
+from dagster_ckpt.lsm.runs.run import Run, build_run
 from dagster_ckpt.lsm.runs.view import View
 
 ROWS = 2000
@@ -28,7 +28,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def damaged(part: Callable[[pa.RecordBatch], list[pa.Buffer]], layout: FileLayout | None = None) -> Run:
     """The run in a file of which these buffers are damaged, but for their edges: neighbours share a block there."""
-    file = encode(run_of(HASHES, TABLE, np.arange(1, ROWS) % 10 == 0), layout)
+    file = encode(build_run(HASHES, TABLE, np.arange(1, ROWS) % 10 == 0), layout)
     data = bytearray(file.data)
     for buffer in part(pa.ipc.open_file(file.data).get_batch(0)):
         start = buffer.address - file.data.address

@@ -13,8 +13,8 @@ from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.blocks import Damaged, Range
 from dagster_ckpt.lsm.file.run_file import decode, encode
 from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
-from dagster_ckpt.lsm.runs.deltas import before_images_of, with_before_images
-from dagster_ckpt.lsm.runs.run import Run, run_of
+from dagster_ckpt.lsm.runs.deltas import read_before_images, with_before_images
+from dagster_ckpt.lsm.runs.run import Run, build_run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found
 
@@ -86,7 +86,7 @@ def a_run(seed: int) -> Run:
     rows = pa.Table.from_pylist([a_row(chance, number) for number in range(ROWS)], schema=SCHEMA)
     hashes = chance.integers(0, 2**64, ROWS, dtype=np.uint64)
     hashes[:50] = hashes[50]  # hashes that collide, too
-    return run_of(hashes, rows, chance.random(ROWS) < 0.1)
+    return build_run(hashes, rows, chance.random(ROWS) < 0.1)
 
 
 def far(run: Run) -> tuple[Run, Rubbish]:
@@ -182,7 +182,7 @@ def test_what_some_keys_had_before_is_right_though_the_rest_was_not_brought(seed
     whole = with_before_images(a_run(seed + 10), Found(was, rows.filter(pa.array(was))), KEYS)
     run, _ = far(whole)
     for start in (0, 1000, ROWS - 100):
-        mine, theirs = (before_images_of(each.slice(start, start + 100), KEYS, SCHEMA) for each in (run, whole))
+        mine, theirs = (read_before_images(each.slice(start, start + 100), KEYS, SCHEMA) for each in (run, whole))
         assert mine.present.tolist() == theirs.present.tolist()
         assert mine.rows.equals(theirs.rows)
 
@@ -192,7 +192,7 @@ def test_what_stands_in_for_a_missing_column_is_fetched_when_it_is_used() -> Non
     old = pa.table({"k": range(ROWS), "_sum(x)": totals, "_n(x)": [1] * ROWS})
     now = pa.schema([(name, pa.int64()) for name in ("k", "_n(x)", "_sum_high(x)", "_sum_low(x)")])
     file = encode(
-        with_before_images(run_of(np.arange(ROWS, dtype=np.uint64), old), Found(np.ones(ROWS, bool), old), ["k"])
+        with_before_images(build_run(np.arange(ROWS, dtype=np.uint64), old), Found(np.ones(ROWS, bool), old), ["k"])
     )
 
     def opened() -> tuple[Run, Rubbish]:
@@ -202,7 +202,7 @@ def test_what_stands_in_for_a_missing_column_is_fetched_when_it_is_used() -> Non
     run, rubbish = opened()
     tail = rubbish.brought
     some = np.array([7, 2000])
-    high, low = (column.taken(some).to_pylist() for column in run.columns_at(["_sum_high(x)", "_sum_low(x)"], some))
+    high, low = (column.take(some).to_pylist() for column in run.columns_at(["_sum_high(x)", "_sum_low(x)"], some))
     assert [(one << 32) + rest for one, rest in zip(high, low, strict=True)] == [totals[7], totals[2000]]
     assert rubbish.brought - tail < 0.01 * file.data.size
     piece = opened()[0].slice(100, 200)
@@ -214,4 +214,4 @@ def test_what_stands_in_for_a_missing_column_is_fetched_when_it_is_used() -> Non
         halves = zip(*(rows.column(name).to_pylist() for name in now.names[2:]), strict=True)
         assert [(one << 32) + rest for one, rest in halves] == expected
         assert rows.schema == now
-    assert before_images_of(opened()[0].slice(100, 200), ["k"], now).rows.equals(piece.columns())
+    assert read_before_images(opened()[0].slice(100, 200), ["k"], now).rows.equals(piece.columns())

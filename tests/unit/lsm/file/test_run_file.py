@@ -9,12 +9,12 @@ import pytest
 
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.columns import gathered
+from dagster_ckpt.lsm.columns import gather
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.blocks import BLOCK_BYTES
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
-from dagster_ckpt.lsm.runs.deltas import before_images_of, with_before_images
-from dagster_ckpt.lsm.runs.run import Run, run_of
+from dagster_ckpt.lsm.runs.deltas import read_before_images, with_before_images
+from dagster_ckpt.lsm.runs.run import Run, build_run
 from dagster_ckpt.lsm.table import Found
 from dagster_ckpt.protocol.manifest.manifest import TimeRange
 from tests.unit.lsm.finding import positions
@@ -45,7 +45,7 @@ def read_all(run: Run) -> None:
 
 
 def test_a_run_of_every_type_is_the_same_after_it_was_written() -> None:
-    run = run_of(HASHES, ROWS, np.array([False, True, False]))
+    run = build_run(HASHES, ROWS, np.array([False, True, False]))
     file = encode(run)
     again = decode(NAME, file.data, file.checksum, ROWS.schema)
     assert again.columns().equals(ROWS.take([1, 2, 0]))
@@ -58,37 +58,37 @@ def test_a_run_of_every_type_is_the_same_after_it_was_written() -> None:
 
 def test_a_key_may_have_the_name_of_a_column_that_the_file_adds() -> None:
     rows = pa.table({"_tombstone": ["a", "b", "c"], "_hash": [1, 2, 3]})
-    file = encode(run_of(np.arange(3, dtype=np.uint64), rows))
+    file = encode(build_run(np.arange(3, dtype=np.uint64), rows))
     again = decode(NAME, file.data, file.checksum, rows.schema)
     assert again.columns().equals(rows)
     assert positions(again, again.hashes, rows.select(["_hash", "_tombstone"])).tolist() == [0, 1, 2]
 
 
 def test_a_run_made_of_slices_is_written_whole() -> None:
-    run = run_of(HASHES[1:], ROWS.slice(1))
+    run = build_run(HASHES[1:], ROWS.slice(1))
     file = encode(run)
     assert decode(NAME, file.data, file.checksum, ROWS.schema).columns().equals(ROWS.slice(1))
 
 
 def test_the_same_run_has_the_same_bytes() -> None:
-    assert encode(run_of(HASHES, ROWS)).data.equals(encode(run_of(HASHES, ROWS)).data)
+    assert encode(build_run(HASHES, ROWS)).data.equals(encode(build_run(HASHES, ROWS)).data)
 
 
 def test_a_file_has_the_bounds_of_its_rows() -> None:
-    file = encode(run_of(HASHES, ROWS), FileLayout(time="at"))
+    file = encode(build_run(HASHES, ROWS), FileLayout(time="at"))
     run = decode(NAME, file.data, file.checksum, ROWS.schema)
     assert run.times == TimeRange(0, 2)
     assert run.range == HashRange(0, 2**64 - 1)
     nothing = encode(
-        run_of(HASHES, ROWS.set_column(5, "at", pa.nulls(3, pa.timestamp("us", "UTC")))), FileLayout(time="at")
+        build_run(HASHES, ROWS.set_column(5, "at", pa.nulls(3, pa.timestamp("us", "UTC")))), FileLayout(time="at")
     )
     assert decode(NAME, nothing.data, nothing.checksum, ROWS.schema).times is None
-    untold = encode(run_of(HASHES, ROWS))
+    untold = encode(build_run(HASHES, ROWS))
     assert decode(NAME, untold.data, untold.checksum, ROWS.schema).times is None
 
 
 def test_any_reader_of_arrow_files_reads_it() -> None:
-    file = encode(run_of(HASHES, ROWS))
+    file = encode(build_run(HASHES, ROWS))
     table = pa.ipc.open_file(file.data).read_all()
     assert table.column_names == ["_hash", "_tombstone", *ROWS.column_names]
     assert (
@@ -105,7 +105,7 @@ def test_a_flipped_bit_anywhere_is_found_before_it_is_believed(
     monkeypatch.setattr(run_file, "BLOCK_BYTES", block_bytes)
     rows = pa.table({"s": ["some", "strings", None], "v": [1, None, 3]})
     before = Found(np.array([True, False, True]), rows.take([2, 0]))
-    whole = with_before_images(run_of(HASHES, rows, np.array([False, True, False])), before, ("s",))
+    whole = with_before_images(build_run(HASHES, rows, np.array([False, True, False])), before, ("s",))
     file = encode(whole, FileLayout(time=None, bloom=True))
     intact = bytes(file.data)
     bloom = decode(NAME, file.data, file.checksum, rows.schema).stored_bloom
@@ -121,7 +121,7 @@ def test_a_flipped_bit_anywhere_is_found_before_it_is_believed(
             same = same and run.tombstones is not None and run.tombstones.tolist() == [True, False, False]
             same = same and run.directory.first.tolist() == whole.directory.first.tolist()
             same = same and run.stored_bloom is not None and run.stored_bloom.words.tolist() == bloom.words.tolist()
-            had, should = before_images_of(run, ["s"], rows.schema), before_images_of(whole, ["s"], rows.schema)
+            had, should = read_before_images(run, ["s"], rows.schema), read_before_images(whole, ["s"], rows.schema)
             same = same and had.present.tolist() == should.present.tolist() and had.rows.equals(should.rows)
         except CorruptStateError as error:
             found += f"file={NAME}" in str(error)
@@ -131,7 +131,7 @@ def test_a_flipped_bit_anywhere_is_found_before_it_is_believed(
 
 
 def test_a_file_cut_off_anywhere_is_found() -> None:
-    file = encode(run_of(HASHES, ROWS))
+    file = encode(build_run(HASHES, ROWS))
     for size in range(0, file.data.size, 7):
         with pytest.raises(CorruptStateError, match=f"file={NAME}"):
             read_all(decode(NAME, file.data.slice(0, size), file.checksum, ROWS.schema))
@@ -140,7 +140,7 @@ def test_a_file_cut_off_anywhere_is_found() -> None:
 def test_damage_is_found_where_and_when_a_column_is_first_used() -> None:
     n = 100_000
     rows = pa.table({"k": np.arange(n), "v": np.arange(n)})
-    file = encode(run_of(np.arange(n, dtype=np.uint64), rows))
+    file = encode(build_run(np.arange(n, dtype=np.uint64), rows))
     damaged = bytearray(file.data)
     place = pa.ipc.open_file(file.data).get_batch(0).column(3).buffers()[1].address - file.data.address
     damaged[place + 2 * n] ^= 1
@@ -152,7 +152,7 @@ def test_damage_is_found_where_and_when_a_column_is_first_used() -> None:
 
 
 def test_a_file_of_other_columns_than_its_table_is_refused() -> None:
-    file = encode(run_of(HASHES, ROWS))
+    file = encode(build_run(HASHES, ROWS))
     name = ROWS.schema.names[0]
     others = [
         ROWS.schema.append(pa.field("more", pa.int64(), nullable=False)),
@@ -168,7 +168,7 @@ def test_a_column_of_the_table_may_have_the_name_of_the_rows_before() -> None:
     hashes = np.arange(2, dtype=np.uint64)
     before = pa.StructArray.from_arrays([pa.array([5, 6])], names=["_before"])
     for images in (None, before):
-        file = encode(replace(run_of(hashes, rows), before_column=images))
+        file = encode(replace(build_run(hashes, rows), before_column=images))
         run = decode(NAME, file.data, file.checksum, rows.schema)
         assert run.columns().equals(rows)
         assert (run.before is None) == (images is None)
@@ -179,22 +179,22 @@ def test_a_column_of_the_table_may_have_the_name_of_the_rows_before() -> None:
 def test_a_file_is_read_by_the_names_of_a_changed_table() -> None:
     old = pa.table({"k": [1, 2, 3], "dropped": ["a", "b", "c"], "x": pa.array([0.5, None, 1.5], pa.float32())})
     before = pa.StructArray.from_arrays([old["dropped"].chunk(0), old["x"].chunk(0)], names=["dropped", "x"])
-    file = encode(replace(run_of(np.arange(3, dtype=np.uint64), old), before_column=before))
+    file = encode(replace(build_run(np.arange(3, dtype=np.uint64), old), before_column=before))
     now = pa.schema([("x", pa.float64()), ("k", pa.int64()), ("new", pa.int64()), ("text", pa.string())])
     run = decode(NAME, file.data, file.checksum, now)
     expected = pa.table({"x": [0.5, None, 1.5], "k": [1, 2, 3], "new": [None] * 3, "text": [None] * 3}, schema=now)
     assert run.columns().equals(expected)
     assert run.slice(1, 3).columns().equals(expected.slice(1))
     [new, text] = run.columns_at(["new", "text"], np.array([2, 0]))
-    assert new.taken(np.array([2, 0])).equals(pa.array([None, None], pa.int64()))
-    assert gathered([text, text], [np.array([1]), np.array([0])]).equals(pa.array([None, None], pa.string()))
-    images = before_images_of(run, ["k"], now)
+    assert new.take(np.array([2, 0])).equals(pa.array([None, None], pa.int64()))
+    assert gather([text, text], [np.array([1]), np.array([0])]).equals(pa.array([None, None], pa.string()))
+    images = read_before_images(run, ["k"], now)
     assert images.rows.equals(expected)
 
 
 def test_a_file_of_a_later_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_file, "FORMAT", 2)
-    file = encode(run_of(HASHES, ROWS))
+    file = encode(build_run(HASHES, ROWS))
     monkeypatch.undo()
     with pytest.raises(IncompatibleStateError, match="format=2"):
         decode(NAME, file.data, file.checksum, ROWS.schema)
@@ -228,13 +228,13 @@ def test_a_file_of_a_later_release_is_refused(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_an_end_that_describes_what_the_file_cannot_hold_is_damage(change: dict[str, object]) -> None:
-    file = encode(run_of(HASHES, ROWS, np.array([False, True, False])))
+    file = encode(build_run(HASHES, ROWS, np.array([False, True, False])))
     data, checksum = resigned(bytes(file.data), change)
     with pytest.raises(CorruptStateError, match=f"file={NAME}, found="):
         decode(NAME, pa.py_buffer(data), checksum, ROWS.schema)
 
 
 def test_an_end_that_was_signed_again_is_read() -> None:
-    file = encode(run_of(HASHES, ROWS, np.array([False, True, False])))
+    file = encode(build_run(HASHES, ROWS, np.array([False, True, False])))
     data, checksum = resigned(bytes(file.data), {})
     read_all(decode(NAME, pa.py_buffer(data), checksum, ROWS.schema))

@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs
 from dagster_ckpt.lsm.lookup.lookup import find_rows, get_all, look_up
-from dagster_ckpt.lsm.runs.run import Run, run_of
+from dagster_ckpt.lsm.runs.run import Run, build_run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
@@ -26,7 +26,7 @@ def values_of(times: np.typing.NDArray[np.int64]) -> Hashes:
 
 
 def run_at(times: np.typing.NDArray[np.int64], keys: np.typing.NDArray[np.int64], value: int) -> Run:
-    return run_of(values_of(times), pa.table([times, keys, np.full(len(keys), value)], schema=SCHEMA))
+    return build_run(values_of(times), pa.table([times, keys, np.full(len(keys), value)], schema=SCHEMA))
 
 
 @pytest.fixture

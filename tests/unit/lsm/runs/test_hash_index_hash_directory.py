@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.lsm.lookup.layer_search import first_greater, first_not_less, probe_of
-from dagster_ckpt.lsm.runs.hash_index import directory_of
-from dagster_ckpt.lsm.runs.run import run_of
+from dagster_ckpt.lsm.lookup.layer_search import first_greater, first_not_less, start_probe
+from dagster_ckpt.lsm.runs.hash_index import build_directory
+from dagster_ckpt.lsm.runs.run import build_run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes
 
@@ -16,8 +16,8 @@ HASHES = st.integers(0, 2**64 - 1)
 def check(stored: Hashes, wanted: Hashes) -> None:
     inside = wanted[(wanted >= stored[0]) & (wanted <= stored[-1])]
     inside.sort()
-    run = View(run_of(stored, pa.table({"k": np.arange(len(stored))})))
-    asked = probe_of([run], inside, np.arange(len(inside)))
+    run = View(build_run(stored, pa.table({"k": np.arange(len(stored))})))
+    asked = start_probe([run], inside, np.arange(len(inside)))
     at, found = first_not_less(asked, inside)
     assert at.tolist() == np.searchsorted(stored, inside).tolist()
     assert found.tolist() == stored[at].tolist()
@@ -39,11 +39,11 @@ def test_it_agrees_with_a_binary_search(stored: list[int], wanted: list[int]) ->
 def test_it_has_about_one_cell_for_every_two_hashes_of_an_even_spread(rows: int) -> None:
     stored = np.sort(np.random.default_rng(rows).integers(0, 2**64 - 1, rows, dtype=np.uint64, endpoint=True))
     check(stored, stored)
-    assert len(directory_of(stored).first) <= max(2, rows)
-    assert len(directory_of(stored).first) >= rows // 4
+    assert len(build_directory(stored).first) <= max(2, rows)
+    assert len(build_directory(stored).first) >= rows // 4
 
 
 def test_one_hash_many_times_has_one_cell() -> None:
     stored = np.full(1000, 2**64 - 1, dtype=np.uint64)
     check(stored, stored[:1])
-    assert len(directory_of(stored).first) == 1
+    assert len(build_directory(stored).first) == 1

@@ -5,14 +5,14 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
-from dagster_ckpt.lsm.runs.run import run_of
+from dagster_ckpt.lsm.runs.run import build_run
 from dagster_ckpt.lsm.runs.view import View
 
 SCHEMA = pa.schema([("k", pa.int64())])
 
 
 def view(*keys: int) -> View:
-    return View(run_of(np.array(keys, dtype=np.uint64), pa.table({"k": keys}, schema=SCHEMA)))
+    return View(build_run(np.array(keys, dtype=np.uint64), pa.table({"k": keys}, schema=SCHEMA)))
 
 
 @pytest.mark.parametrize(

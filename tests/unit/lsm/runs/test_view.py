@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
-from dagster_ckpt.lsm.runs.run import ABSENT, run_of
+from dagster_ckpt.lsm.runs.run import ABSENT, build_run
 from dagster_ckpt.lsm.runs.view import View
 from tests.unit.lsm.finding import positions
 
@@ -35,7 +35,7 @@ ROWS = pa.table({"k": ["a", "b", "c", "d", "e"]})
     ],
 )
 def test_what_is_in_the_clip_and_not_in_the_merge_range(clip: HashRange, moved: tuple[int, int], shown: str) -> None:
-    view = View(run_of(HASHES, ROWS), clip.outside(*moved))
+    view = View(build_run(HASHES, ROWS), clip.outside(*moved))
     assert "".join(view.between().columns()["k"].to_pylist()) == shown
     found = positions(view, HASHES, ROWS)
     assert "".join(key for key, at in zip("abcde", found, strict=True) if at != ABSENT) == shown

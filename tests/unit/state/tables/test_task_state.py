@@ -11,7 +11,7 @@ import pytest
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.hash_range import HashRange
 from dagster_ckpt.ids import Epoch, Shard, Term
-from dagster_ckpt.lsm.runs.deltas import chosen
+from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.engine import OpenRuns
@@ -26,7 +26,7 @@ ONLY = [Shard(0)]
 
 def touched(state: TaskState) -> tuple[dict[str, int], dict[str, int]]:
     before, after = dict[str, int](), dict[str, int]()
-    for piece in state.table(TABLE).touched():
+    for piece in state.table(TABLE).touched_keys():
         assert len(piece.hashes) == len(piece.before.present) == len(piece.after.present)
         for side, found in ((before, piece.before), (after, piece.after)):
             side |= dict(zip(found.rows["k"].to_pylist(), found.rows["v"].to_pylist(), strict=True))
@@ -99,8 +99,8 @@ def test_rows_passed_as_before_are_not_looked_up_again(
     found = table.get(hashes, keys)
     monkeypatch.setattr("dagster_ckpt.state.runs.run_layers.look_up", lambda *_: pytest.fail("a second look-up"))
     gone, put = np.array([1]), np.array([0, 2, 3])
-    table.delete(hashes[gone], keys.take(gone), before=chosen(found, gone))
-    table.put(hashes[put], rows.take(put), before=chosen(found, put))
+    table.delete(hashes[gone], keys.take(gone), before=select(found, gone))
+    table.put(hashes[put], rows.take(put), before=select(found, put))
     assert touched(state) == ({"a": 1, "b": 2, "c": 3}, {"a": 10, "c": 30, "new": 40})
 
 
