@@ -17,7 +17,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.spark.session import open_session
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
-from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_table
 from dagster_ckpt.storage.stores.address import StoreAddress
 
 Step = Callable[[Stream], Stream]
@@ -128,7 +128,7 @@ class _Chain:
         of_files = Ours(first, self._folder, name=self._names[0]).work()
         for upstream, name, step in zip(self._names, self._names[1:], self._graph[1:], strict=False):
             reads = Downstream(StoreAddress(self._folder.as_uri()), folder_of((name,)), epochs_max=1, tasks=CORES)
-            newest = newest_of(reads, (upstream,), SystemClock())
+            newest = newest_manifest(reads, (upstream,), SystemClock())
             stream = step(read_table(open_session(self._spark), reads, newest))
             of_epochs = Ours(stream, self._folder, name=name).work()
             of_files = [sum(both) for both in zip(of_files, of_epochs, strict=True)]

@@ -73,7 +73,7 @@ def naming(**names: str) -> Iterator[None]:
 def did_you_mean(name: object, there: Iterable[str]) -> str:
     """` Did you mean 'carrier'?` where one of those that there are is close, upper or lower case aside; or nothing.
 
-    To be written right behind a sentence.
+    To be written right after a sentence.
     """
     names = list(there)
     near = get_close_matches(str(name).casefold(), [each.casefold() for each in names], n=1)

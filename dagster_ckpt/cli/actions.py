@@ -306,7 +306,7 @@ def reshard(request: CommandRequest, stream: str, *, shards: int, fence: bool, y
 def rebuild(request: CommandRequest, stream: str, options: tuple[str, ...], *, pace: float | None, yes: bool) -> None:
     """Rebuild STREAM with the deployed code alongside the live one, then switch over to it.
 
-    Launches the stream's job by `dagster job launch`, in the instance of DAGSTER_HOME: give what that needs behind
+    Launches the stream's job by `dagster job launch`, in the instance of DAGSTER_HOME: give what that needs after
     two dashes, such as `-- -w workspace.yaml`. The Dagster run works on its own: see how far it is with
     `dagster-ckpt show STREAM/~rebuild-1`.
     """
@@ -326,7 +326,7 @@ def restart_steps(request: CommandRequest, stream: str, options: tuple[str, ...]
     """Start STREAM with changed steps, which begin with the tables of the steps before them.
 
     The Dagster run has `restart_steps` in its run config. It is launched as that of `rebuild` is: give what `dagster
-    job launch` needs behind two dashes, such as `-- -w workspace.yaml`.
+    job launch` needs after two dashes, such as `-- -w workspace.yaml`.
     """
     history = request.store.stream(stream)
     newest = history.latest()
@@ -346,7 +346,7 @@ def from_epoch(request: CommandRequest, stream: str, epoch: int, options: tuple[
 
     The Dagster run has `from_epoch` in its run config, and rolls back when it opens the stream: unlike `rollback`, it
     takes code that the newest epoch does not fit. It is launched as that of `rebuild` is: give what `dagster job
-    launch` needs behind two dashes, such as `-- -w workspace.yaml`.
+    launch` needs after two dashes, such as `-- -w workspace.yaml`.
     """
     from dagster_ckpt.cli import confirmation
 

@@ -54,9 +54,9 @@ def class_archive() -> None:
     import os
 
     from dagster_ckpt.cli.progress import shown_wait
-    from dagster_ckpt.runtime.spark.class_archive import archive_of, make_archive
+    from dagster_ckpt.runtime.spark.class_archive import archive_path, make_archive
 
-    archive = archive_of(os.environ)
+    archive = archive_path(os.environ)
     if archive is None:
         raise click.ClickException("Spark not found: install pyspark, or set SPARK_HOME.")
     with shown_wait("Running a small stream, then Java archives its classes"):

@@ -101,8 +101,8 @@ class DeliveryRows:
         ):
             raise ColumnsChangedError
         if self._upserts and not self.table.key:  # one row
-            behind = self.log.check(at).epoch > at.epoch and (until is None or at.epoch < until)
-            return self.whole(newest) if behind else None
+            is_new = self.log.check(at).epoch > at.epoch and (until is None or at.epoch < until)
+            return self.whole(newest) if is_new else None
         if at.epoch == EMPTY or at.in_snapshot:
             snapshot = snapshot_at(self.chain, at, reader)
             if snapshot is not None:
@@ -111,17 +111,17 @@ class DeliveryRows:
                 rows = self._of_table(with_names_of(snapshot, newest), Share(end.part - 1, end.parts))
                 return NextRows(end, rows, 1, count, shown=snapshot)
         epochs = _one_transaction(
-            [with_names_of(each, newest) for each in self.log.behind(newest, at, self.epochs_max, until)]
+            [with_names_of(each, newest) for each in self.log.epochs_after(newest, at, self.epochs_max, until)]
         )
         if not epochs:
             return None
         last = epochs[-1]
-        return NextRows(UpstreamPosition.behind(last), self._of_log(epochs), len(epochs), self._count(last))
+        return NextRows(UpstreamPosition.after(last), self._of_log(epochs), len(epochs), self._count(last))
 
     def whole(self, shown: Manifest) -> NextRows:
         """The table that this manifest of the stream shows: what replaces all that the destination has."""
         rows = iter(()) if shown.epoch == EMPTY else self._of_table(shown, Share())
-        return NextRows(UpstreamPosition.behind(shown), rows, 1, shown.table_rows, replaces=True, shown=shown)
+        return NextRows(UpstreamPosition.after(shown), rows, 1, shown.table_rows, replaces=True, shown=shown)
 
     def is_kept(self, step: NextRows, at: UpstreamPosition, reader: Reader) -> bool:
         """Whether the stream still keeps what the rows of this step, which comes next at `at`, are read from.

@@ -29,7 +29,7 @@ _DENIED = re.compile(
 
 
 def fault_by_text(text: str) -> Fault:
-    """The fault of a library's error that has no code: by the words of the stores and table formats behind it."""
+    """The fault of a library's error that has no code: by the words of the stores and table formats that it reaches."""
     if _REFUSED_ROWS.search(text):
         return Fault.ROWS
     return Fault.PERSON if _DENIED.search(text) else Fault.NO_ANSWER

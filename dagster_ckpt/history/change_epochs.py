@@ -23,7 +23,7 @@ def epochs_after(
     until = newest.epoch if until is None else until
     at = UpstreamPosition(newest.uuid, Epoch(after), nonce=None if after_nonce is None else Nonce(after_nonce))
     if trouble(newest, at) is Trouble.DIVERGED and at.nonce is not None:
-        raise _restored_error(at, UpstreamPosition.behind(newest), newest)
+        raise _restored_error(at, UpstreamPosition.after(newest), newest)
     for epoch in (after, until):
         if epoch > newest.epoch or epoch < EMPTY or is_abandoned(newest, epoch):
             raise InvalidPipelineError(
@@ -33,14 +33,14 @@ def epochs_after(
     if until < after:
         raise InvalidPipelineError(f"`until` is an epoch before `after`. {after=}, {until=}, {_there(newest)}")
     try:
-        return UpstreamLog(chain, newest.stream).behind(newest, at, until=Epoch(until))
+        return UpstreamLog(chain, newest.stream).epochs_after(newest, at, until=Epoch(until))
     except NothingFollowsError as error:
         if error.instead is not None:
             raise _restored_error(at, error.instead, newest) from None
         begins = chain.find(FIRST) if after == EMPTY else None
         if begins is not None and begins.kind is ManifestKind.FORK and begins.epoch != EMPTY:
             raise InvalidPipelineError(
-                f"what a fork begins with is in no change log: read its epoch {begins.epoch}, and the changes behind "
+                f"what a fork begins with is in no change log: read its epoch {begins.epoch}, and the changes after "
                 f"that. {after=}, {until=}, {_there(newest)}"
             ) from None
         raise _no_longer_kept(newest, after, until) from None
@@ -48,7 +48,7 @@ def epochs_after(
 
 def _no_longer_kept(newest: Manifest, after: int, until: int) -> InvalidPipelineError:
     return InvalidPipelineError(
-        "the changes behind this epoch are no longer kept: choose a later one, and keep more with `retained` in "
+        "the changes after this epoch are no longer kept: choose a later one, and keep more with `retained` in "
         f"future. {after=}, {until=}, {_there(newest)}"
     )
 
@@ -56,7 +56,7 @@ def _no_longer_kept(newest: Manifest, after: int, until: int) -> InvalidPipeline
 def _restored_error(at: UpstreamPosition, there: UpstreamPosition, newest: Manifest) -> InvalidPipelineError:
     return InvalidPipelineError(
         "the stream does not have this epoch: its folder was restored from a backup since. Read its table again, and "
-        f"the changes behind that. after={at.text}, there={there.text}, {_there(newest)}"
+        f"the changes after that. after={at.text}, there={there.text}, {_there(newest)}"
     )
 
 

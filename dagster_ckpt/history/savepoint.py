@@ -90,7 +90,7 @@ def _wait_for_fresh(streams: Streams, wait_ms: int, clock: Clock) -> None:
 
 
 def _readers_first(streams: Streams) -> Iterator[str]:
-    """The streams, each behind all of them that read it."""
+    """The streams, each after all of them that read it."""
     reads = {stream: {each.stream for each in history.upstreams()} for stream, history in streams.items()}
     left = list(streams)
     while left:

@@ -25,7 +25,7 @@ from dagster_ckpt.protocol.epochs.aligned_cut import (
     is_creating,
     known_epochs,
     newest_cut,
-    upstreams_of,
+    upstream_names,
 )
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage
 from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
@@ -165,7 +165,7 @@ class _CutSearch:
         return Line(
             self._newest[name].uuid,
             epochs,
-            reads=bool(upstreams_of(self._newest[name])),
+            reads=bool(upstream_names(self._newest[name])),
             seen={epoch: known_epochs(manifest, creating=self._creating) for epoch, manifest in seen.items()},
         )
 
@@ -211,7 +211,7 @@ def _why(answer: NoCut, streams: list[str]) -> str:
 
 def _reason(answer: NoCut) -> tuple[str, str]:
     """Why there is no aligned cut, and how to get one."""
-    stream, upstream, behind = answer.stream, answer.upstream, answer.behind
+    stream, upstream, lagging = answer.stream, answer.upstream, answer.lagging
     reads = f"epoch {answer.epoch} of {stream} has consumed epoch {answer.consumed} of {upstream}"
     match answer.reason:
         case NoCutReason.RETIRED:
@@ -219,10 +219,10 @@ def _reason(answer: NoCut) -> tuple[str, str]:
                 f"{reads}, which is retired: {upstream} keeps none before {answer.kept}",
                 f"run {stream} once more, and let {upstream} keep more epochs (`retained`) or pin some",
             )
-        case NoCutReason.AHEAD if behind is not None:
+        case NoCutReason.AHEAD if lagging is not None:
             return (
-                f"{reads}, while {behind} goes with epoch {answer.kept} of it, and {stream} keeps no older epoch",
-                f"run {behind} once more, and let {stream} keep more epochs (`retained`) or pin some",
+                f"{reads}, while {lagging} goes with epoch {answer.kept} of it, and {stream} keeps no older epoch",
+                f"run {lagging} once more, and let {stream} keep more epochs (`retained`) or pin some",
             )
         case NoCutReason.AHEAD:
             return (
@@ -242,7 +242,7 @@ def _reason(answer: NoCut) -> tuple[str, str]:
         case NoCutReason.CREATING:
             return (
                 f"epoch {answer.epoch} of {stream}, which would fit, is of a time when its table was being created",
-                f"run {behind or 'the others'} once more, or take the snapshot with include_creating=True",
+                f"run {lagging or 'the others'} once more, or take the snapshot with include_creating=True",
             )
 
 

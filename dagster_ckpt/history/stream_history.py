@@ -40,7 +40,7 @@ from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.retention_refs.pins import find_pin, mark_pins_changed, remove_pin, write_pin
 from dagster_ckpt.storage.retention_refs.subscribers import (
     SubscriberProgress,
-    progress_of,
+    find_progress,
     read_subscribers,
     unsubscribe,
 )
@@ -286,7 +286,7 @@ class StreamHistory:
 
         def infos(newest: Manifest) -> list[SubscriberInfo]:
             there = read_subscribers(self._chain)
-            progress = progress_of(there, self._root, self._chain, newest.uuid)
+            progress = find_progress(there, self._root, self._chain, newest.uuid)
             found = (subscriber_info(each, newest, cut_off=self._is_cut_off(newest, each)) for each in progress)
             return sorted(found, key=lambda info: info.stream)
 

@@ -11,7 +11,7 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.history.deliveries import check_has_rows
 from dagster_ckpt.operators.shared.late_rows import LATE_AT, stored_late_tables
 from dagster_ckpt.operators.shared.state_columns import HASH, ROW
-from dagster_ckpt.protocol.epochs.upstream import parts_of
+from dagster_ckpt.protocol.epochs.upstream import part_count
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -30,7 +30,7 @@ def table_of(
     names = checked_columns(manifest, columns)
     # Batches without columns have no number of rows.
     schema = pa.schema([manifest.pipeline.output.field(name) for name in names or manifest.pipeline.output.names[:1]])
-    threads = min(parts_of(manifest, ROWS_A_THREAD), pa.cpu_count())
+    threads = min(part_count(manifest, ROWS_A_THREAD), pa.cpu_count())
 
     def of_share(number: int) -> list[pa.RecordBatch]:
         return list(table_rows(store, clock, manifest, schema, Share(number, threads)))

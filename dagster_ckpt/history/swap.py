@@ -8,7 +8,7 @@ The stream that was built beside keeps its files, as an origin keeps those of a 
 
 A crash before the swap leaves the stream as it was, a pin, and files that the stream's collector removes once another
 writer has opened it; the next try begins again. The swap names its parent: if the stream has gone on meanwhile, the
-create fails, and all is done again behind what is newest then.
+create fails, and all is done again after what is newest then.
 """
 
 import logging
@@ -25,7 +25,7 @@ from dagster_ckpt.protocol.object_names import FileId, pin_name, swap_pin_name
 from dagster_ckpt.protocol.transitions.edits import Stamp
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
-from dagster_ckpt.protocol.transitions.swap import Swap, behind, cannot_take_over, files_in, swap_manifest
+from dagster_ckpt.protocol.transitions.swap import Swap, cannot_take_over, files_in, lagging_sources, swap_manifest
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.storage.chain.indexed_lists import IndexedLists
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -107,7 +107,9 @@ def check_caught_up(root: ObjectStore, clock: Clock, newest: Manifest, rebuilt: 
     """
     unread = dict(_unread(root, clock, newest, rebuilt, moves))
     late = [_files_missing(address, files) for address, files in unread.items()]
-    late += [each.address or each.format for each in behind(newest, rebuilt, moves) if each.address not in unread]
+    late += [
+        each.address or each.format for each in lagging_sources(newest, rebuilt, moves) if each.address not in unread
+    ]
     if rebuilt.backfill.status is BackfillStatus.CREATING or rebuilt.epoch == EMPTY:
         late.append("all")
     if late:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dagster_ckpt.protocol.lease import ProcessId
-from dagster_ckpt.storage.leases.process_identity import is_gone, process_of
+from dagster_ckpt.storage.leases.process_identity import identify_process, is_gone
 
 _PROC = Path("/proc")
 
@@ -23,8 +23,8 @@ def dagster_dev() -> ProcessId | None:
     try:
         pid = os.getppid()
         while pid > 1 and f"{_IN_DAGSTER_DEV}=".encode() in (_PROC / str(pid) / "environ").read_bytes():
-            pid = _parent_of(pid)
-        return process_of(pid) if pid > 1 else None
+            pid = _parent_pid(pid)
+        return identify_process(pid) if pid > 1 else None
     except OSError:
         return None  # no such file system, a process that has just ended, or one of another user
 
@@ -43,6 +43,6 @@ class DevWatch:
         return self._dev is not None and is_gone(self._dev)
 
 
-def _parent_of(pid: int) -> int:
+def _parent_pid(pid: int) -> int:
     """Field 4 of `/proc/<pid>/stat` (man 5 proc); the name before it may hold blanks and brackets."""
     return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])

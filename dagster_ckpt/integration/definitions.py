@@ -108,7 +108,7 @@ def _check_reach(checkpoints: CheckpointCoordinatorResource, spark: object) -> N
             "Spark's workers are other processes and cannot reach a memory: store: write file:///some/folder or "
             f"s3://bucket/folder (or another server). url={url!r}"
         )
-    master = _setting_of(spark, "spark.master")
+    master = _spark_setting(spark, "spark.master")
     options: object = checkpoints.storage_options
     if type(master) is str and isinstance(options, Mapping):
         check_reach(url, options, master)
@@ -116,7 +116,7 @@ def _check_reach(checkpoints: CheckpointCoordinatorResource, spark: object) -> N
 
 def _check_deploy_mode(spark: object) -> None:
     """Raise `InvalidPipelineError` for cluster mode: Spark's launcher would end with an exit status and no reason."""
-    mode = _setting_of(spark, "spark.submit.deployMode")
+    mode = _spark_setting(spark, "spark.submit.deployMode")
     if mode == "cluster":
         raise InvalidPipelineError(
             "the driver of a stream is the process of its Dagster step, which Spark calls client mode: remove "
@@ -125,7 +125,7 @@ def _check_deploy_mode(spark: object) -> None:
         )
 
 
-def _setting_of(spark: object, name: str) -> object:
+def _spark_setting(spark: object, name: str) -> object:
     """What the resource sets in Spark, as far as that is known here."""
     config = getattr(spark, "spark_config", None)
     return config.get(name) if isinstance(config, Mapping) else None

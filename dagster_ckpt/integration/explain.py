@@ -62,7 +62,7 @@ def explain(
     with tempfile.TemporaryDirectory(prefix="dagster-ckpt-explain-") as folder:
         session = _WithoutRows.beside(open_session(spark or local_session()), Path(folder), schemas or {})
         tables = _UpstreamTables(session, keys or {}, store, _streams_read_by(asset))
-        function = _function_of(asset)
+        function = _user_function(asset)
         name = stream_name_of(asset.key) if isinstance(asset, dg.AssetsDefinition) else function.__name__
         with naming(asset=name):
             stream = call_directly(name, function, session, arguments or {}, tables)
@@ -162,7 +162,7 @@ def _streams_read_by(asset: object) -> Mapping[str, str]:
     return {name: stream_name_of(key) for name, key in asset.keys_by_input_name.items()}
 
 
-def _function_of(asset: object) -> Callable[..., object]:
+def _user_function(asset: object) -> Callable[..., object]:
     if inspect.isfunction(asset):
         return asset
     streaming = of_asset(asset)

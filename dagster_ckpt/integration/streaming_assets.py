@@ -94,7 +94,7 @@ def _at_users_code(spec: dg.AssetSpec, asset: dg.AssetsDefinition) -> dg.AssetSp
     streaming, given = of_asset(asset), spec.metadata.get(_CODE_REFERENCES)
     if streaming is None or not isinstance(given, dg.CodeReferencesMetadataValue):
         return spec
-    wrapper, (file, line) = _place_of(function_of_op(asset.op)), _place_of(inspect.unwrap(streaming.function))
+    wrapper, (file, line) = _code_place(function_of_op(asset.op)), _code_place(inspect.unwrap(streaming.function))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # for the user, who has called a beta function
         found = [
@@ -107,7 +107,7 @@ def _at_users_code(spec: dg.AssetSpec, asset: dg.AssetsDefinition) -> dg.AssetSp
     return spec.merge_attributes(metadata={_CODE_REFERENCES: shown})
 
 
-def _place_of(function: Callable[..., object]) -> tuple[str, int]:
+def _code_place(function: Callable[..., object]) -> tuple[str, int]:
     """The file and the line of a function's source, as `dg.with_source_code_references` finds them."""
     return str(Path(inspect.getsourcefile(function) or "").absolute()), inspect.getsourcelines(function)[1]
 

@@ -126,7 +126,7 @@ _WORK_FIELDS: Mapping[str, Codec[Any]] = {
 _WORK = Record(EpochProgress, _WORK_FIELDS).codec()
 
 
-def _work_of(fields: Any) -> EpochProgress | None:
+def _epoch_progress(fields: Any) -> EpochProgress | None:
     """The progress in these fields; None if this release cannot read them."""
     try:
         return None if fields is None else _WORK.decode({name: fields[name] for name in _WORK_FIELDS})
@@ -141,7 +141,7 @@ _LEASE_FIELDS: Mapping[str, Codec[Any]] = {
     "epoch": COUNT,
     "counter": COUNT,
     "closed": optional(TEXT),
-    "work": Codec(_work_of, optional(_WORK).encode),
+    "work": Codec(_epoch_progress, optional(_WORK).encode),
 }
 _LEASE = Record(Lease, _LEASE_FIELDS).codec()
 _FOR_PEOPLE = json.JSONEncoder(indent=1)

@@ -149,7 +149,7 @@ def state_name(table: str, shards: Sequence[Shard], of: int, file: FileId) -> st
     return f"state/{_escape(table)}/{which}-of-{of:05d}/{file}.arrow"
 
 
-def table_of(name: str) -> str | None:
+def table_in_name(name: str) -> str | None:
     """The state table of a run, also of an ancestor's; None for any other object."""
     ancestors = parse_ancestors_name(name)
     folder, _, rest = (name if ancestors is None else ancestors[1]).partition("/")
@@ -165,7 +165,7 @@ def merged_name(merges: int, file: FileId) -> str:
     return f"table/{merges}/{file}.parquet"
 
 
-def merges_of(name: str) -> int:
+def merge_count(name: str) -> int:
     """How often the rows of a file of an append-only stream's table were merged; 0 for one never merged."""
     match = _MERGED.fullmatch(name)
     return int(match[1]) if match else 0
@@ -176,7 +176,7 @@ def index_name(file: FileId) -> str:
 
 
 @lru_cache(maxsize=_NAMES_REMEMBERED)
-def file_of(name: str) -> FileId | None:
+def parse_file_name(name: str) -> FileId | None:
     """The writer of a run, a file of the change log or of a table, or an index object; None for any other name."""
     match = _FILE.fullmatch(name)
     if match is None:

@@ -54,7 +54,7 @@ def redacted_folder(folder: str) -> str:
     return (_OF_A_URL if _WEB.match(folder) else _OF_ONE_STEP).sub("", _without_user(folder))
 
 
-def user_of(address: str) -> str:
+def user_in(address: str) -> str:
     """The user and password before the host that `redacted_address` removes; empty if there are none."""
     return split_user(address)[1]
 
@@ -157,7 +157,7 @@ def _escape(text: str) -> str:
 
 
 def _without_login(found: re.Match[str]) -> str:
-    """What follows the last `@`, if it is behind a blank. Else an address is whole, and `split_user` finds it."""
+    """What follows the last `@`, if it follows a blank. Else an address is whole, and `split_user` finds it."""
     text, blank = found[0], _BLANK.search(found[0])
     at = text.rfind("@")
     if blank is None or at < blank.start():

@@ -201,8 +201,8 @@ def reshard(
     writer = _open(chain, end, take_over, pulse)
     try:
         _check(writer.manifest, shards)  # another process may have been quicker
-        behind = _Behind(writer.manifest, progress, pulse)
-        manifest = writer.reshard(shards, runs_of(writer.manifest, _rewrite(root, writer, shards, engine), behind))
+        report = _RewriteProgress(writer.manifest, progress, pulse)
+        manifest = writer.reshard(shards, reshard_runs(writer.manifest, _rewrite(root, writer, shards, engine), report))
     except BaseException as error:
         writer.close(interruption(type(error).__name__))
         raise
@@ -240,14 +240,14 @@ def _check(newest: Manifest, shards: int) -> None:
     )  # raises where it is too large
 
 
-def runs_of(shown: Manifest, rewrite: TimelineRewrite, behind: Callable[[int], None]) -> dict[str, RunLists]:
+def reshard_runs(shown: Manifest, rewrite: TimelineRewrite, report: Callable[[int], None]) -> dict[str, RunLists]:
     """The runs of all tables for the number of shards that the rewrite is for, every new file durable.
 
-    `behind` is called with the bytes of timelines rewritten, piece by piece. Raises `CorruptStateError`.
+    `report` is called with the bytes of timelines rewritten, piece by piece. Raises `CorruptStateError`.
     """
     runs = _without_timelines(shown, rewrite.shards)
     for spec in _timelines(shown):
-        runs[spec.name] = rewrite.rewritten(spec, shown.runs[spec.name], behind)
+        runs[spec.name] = rewrite.rewritten(spec, shown.runs[spec.name], report)
     return runs
 
 
@@ -270,7 +270,7 @@ def _timelines(shown: Manifest) -> list[StateTableSpec]:
 
 
 @dataclass
-class _Behind:
+class _RewriteProgress:
     """Counts the bytes of timelines that are done, and signals progress to the lease."""
 
     shown: Manifest

@@ -72,7 +72,7 @@ def net_changes(
         yield from raw_changes(store, clock, manifests, schema, share, runs)
     elif any(map(_files, manifests)):
         raw = pa.schema([*pipeline.output, pa.field(CHANGE_TYPE, pa.string())])
-        yield from change_log.batches_of(
+        yield from change_log.change_batches(
             _net_of(raw_changes(store, clock, manifests, raw, ALL, runs), raw, pipeline, share), schema
         )
     else:
@@ -100,7 +100,7 @@ def _of_runs(
     for touched in changes_of(store, manifests, table.name, share.within, runs):
         changes = table.changes_of(touched)
         if changes.count:
-            yield from change_log.batches_of(changes.rows, schema, **constants)
+            yield from change_log.change_batches(changes.rows, schema, **constants)
 
 
 def _of_files(store: ObjectStore, manifest: Manifest, schema: pa.Schema, share: Share) -> Iterator[pa.RecordBatch]:

@@ -40,7 +40,7 @@ def table_rows(
         return
     _, table = table_step(manifest.pipeline)
     for rows in live_pieces(store, manifest, table.name, share.within, runs):
-        yield from change_log.batches_of(table.rows(rows), schema, **{EPOCH: manifest.epoch, CHANGE_TYPE: INSERT})
+        yield from change_log.change_batches(table.rows(rows), schema, **{EPOCH: manifest.epoch, CHANGE_TYPE: INSERT})
 
 
 def files_of(store: ObjectStore, clock: Clock, manifest: Manifest) -> tuple[ChangeRef, ...]:

@@ -63,7 +63,7 @@ def run_batches(
     with tempfile.TemporaryDirectory(prefix="dagster-ckpt-test-") as folder:
         root = Path(folder)
         session = _BatchSession.beside(open_session(spark or local_session()), _write_batches(root, batches))
-        function, primary_key = _function_of(asset)
+        function, primary_key = _asset_function(asset)
         stream = call_directly(function.__name__, function, session, arguments or {}, _Tables(session, keys or {}))
         stream = with_primary_key(stream, primary_key)
         if session.unread:
@@ -149,7 +149,7 @@ class _Tables:
         return stream_of_rows(name, self.frame(name), self.keys.get(name))
 
 
-def _function_of(asset: object) -> tuple[Callable[..., object], tuple[str, ...]]:
+def _asset_function(asset: object) -> tuple[Callable[..., object], tuple[str, ...]]:
     """The streaming function, and the primary key of its asset."""
     if inspect.isfunction(asset):
         return asset, ()

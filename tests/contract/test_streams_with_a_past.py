@@ -18,7 +18,7 @@ from dagster_ckpt.protocol.epochs.upstream import decode
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, RunRef
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.sources import StreamSource
-from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read, key_of
+from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read, table_key
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
@@ -92,7 +92,7 @@ def test_a_downstream_reads_the_table_in_parts_and_then_the_log(world: World) ->
 
     reads = Downstream(world.address, folder_of(("down",)), epochs_max=1, tasks=2, rows_a_part=2)
     schema = up.operator.pipeline.output.append(pa.field(CHANGE_TYPE, pa.string()))
-    reader = UpstreamReader(reads, "up", Read.TABLE, Planned(schema, key_of(up.operator.pipeline)))
+    reader = UpstreamReader(reads, "up", Read.TABLE, Planned(schema, table_key(up.operator.pipeline)))
     table: dict[str, int] = {}
     at, consumed, pinned = reader.initialOffset(), list[int](), list[list[int]]()
     while (until := reader.latestOffset(at, ReadMaxFiles(1))) != at:

@@ -25,10 +25,10 @@ from typing import Any
 import click
 
 from dagster_ckpt.errors import CheckpointError
-from dagster_ckpt.protocol.epochs.topic_offsets import offsets_of
+from dagster_ckpt.protocol.epochs.topic_offsets import parse_offsets
 from dagster_ckpt.protocol.epochs.upstream import decode
 from dagster_ckpt.protocol.json_codec import CHECKSUM, checksum_of
-from dagster_ckpt.runtime.lag.source_lags import epochs_behind
+from dagster_ckpt.runtime.lag.source_lags import unread_epochs
 from dagster_ckpt.storage.chain.indexed_lists import _checksum
 from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError
 from scripts import proofs
@@ -183,7 +183,7 @@ def readings(specimen: Specimen) -> list[Callable[[], object]]:
         history.subscribers,
         history.upstreams,
         history.writer,
-        lambda: epochs_behind(history.manifest(), decode(POSITIONS[0])),
+        lambda: unread_epochs(history.manifest(), decode(POSITIONS[0])),
         history.verify,
     ]
 
@@ -235,7 +235,7 @@ def _positions_decoder(chance: Random) -> Callable[[], object]:
     def decode_positions() -> None:
         for text in POSITIONS:
             changed = json.dumps(_repeatedly(json.loads(text), chance))
-            for read in (decode, offsets_of):
+            for read in (decode, parse_offsets):
                 with suppress(ValueError):
                     read(changed)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.protocol.ack import FilesMerged
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef
-from dagster_ckpt.protocol.object_names import FileId, changes_name, merged_name, merges_of
+from dagster_ckpt.protocol.object_names import FileId, changes_name, merge_count, merged_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose, with_merged
 from tests.worlds.examples import examples
 
@@ -54,7 +54,7 @@ class Table:
 
     @property
     def left_alone(self) -> int:
-        return sum(file.bytes >= LARGE or merges_of(file.path) >= LIMITS.merges_max for file in self.tail)
+        return sum(file.bytes >= LARGE or merge_count(file.path) >= LIMITS.merges_max for file in self.tail)
 
     def _id(self, number: int) -> FileId:
         return FileId(Term(1), Epoch(self._epoch), Shard(0), 0, number)
@@ -67,7 +67,7 @@ class Table:
         assert max(self.merges, default=0) <= LIMITS.merges_max
         for file in self.tail:
             for one in self.held[file.path]:
-                assert self.merges[one] <= merges_of(file.path), "the name says how often at most"
+                assert self.merges[one] <= merge_count(file.path), "the name says how often at most"
 
 
 ANY_SIZES = st.lists(st.integers(1, 20) | st.integers(1, 700), max_size=9)
@@ -103,9 +103,9 @@ def test_the_list_never_grows_long_while_epochs_are_not_large(stream: tuple[int,
     for sizes in epochs:
         table.epoch(sizes, 1.0)
         table.check()
-        most = max((merges_of(file.path) for file in table.tail), default=0)
+        most = max((merge_count(file.path) for file in table.tail), default=0)
         bound = table.left_alone + (most + 1) * max(files, LIMITS.files_min - 1) + files
         assert len(table.tail) <= bound, (len(table.tail), bound)
         # A file in which all was merged so often holds at least so many.
         for file in table.tail:
-            assert len(table.held[file.path]) >= LIMITS.files_min ** (merges_of(file.path) - 1)
+            assert len(table.held[file.path]) >= LIMITS.files_min ** (merge_count(file.path) - 1)

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from dagster_ckpt.errors import IncompatibleStateError
 from dagster_ckpt.ids import EMPTY, Term, Version
-from dagster_ckpt.protocol.object_names import file_of, lease_name, manifest_name, parse_lease_name, parse_manifest_name
+from dagster_ckpt.protocol.object_names import (
+    lease_name,
+    manifest_name,
+    parse_file_name,
+    parse_lease_name,
+    parse_manifest_name,
+)
 from dagster_ckpt.storage.writer.opening import Takeover
 from dagster_ckpt.storage.writer.stream_writer import open_stream
 from tests.simulation import decoded
@@ -126,7 +132,7 @@ def _files_are_those_that_are_named(stream: "SimulatedStream") -> None:
     allowed = needed.union(
         *(oracle.files_of(decoded.a_pin(truth.objects[name], name).manifest) for name in truth.names("pins"))
     )
-    there = {name for name in truth.objects if file_of(name) is not None}
+    there = {name for name in truth.objects if parse_file_name(name) is not None}
     if missing := sorted(name for name in needed if not oracle.is_there(name)):
         raise BrokenPromiseError("nothing that is needed is deleted", f"{missing} are missing in the end")
     if orphans := sorted(there - allowed):

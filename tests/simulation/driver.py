@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointError, CheckpointTimeoutError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, error_of
+from dagster_ckpt.protocol.coordinator.coordinator import Coordinator, failure_error
 from dagster_ckpt.protocol.coordinator.coordinator_events import (
     Begin,
     BeginWithoutWork,
@@ -257,7 +257,7 @@ class Driver:
                         return acks
                     case GiveUp(failure=failure):
                         self.refuse_true_damage(self.job)
-                        raise error_of(epoch, failure)
+                        raise failure_error(epoch, failure)
         raise CheckpointDeclinedError(f"its words were lost. {epoch=}")
 
     def run(self, work: StartWork, *, reads: bool, changed: Pipeline | None = None) -> Job:

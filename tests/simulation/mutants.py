@@ -39,8 +39,8 @@ from dagster_ckpt.protocol.lease import Watch
 from dagster_ckpt.protocol.manifest.manifest import Manifest, ManifestKind, Pipeline, Retained, RunRef
 from dagster_ckpt.protocol.object_names import (
     MANIFESTS,
-    file_of,
     manifest_name,
+    parse_file_name,
     parse_manifest_name,
     pin_name,
     verdict_name,
@@ -492,13 +492,13 @@ def retained_not_spared(newest: Manifest, retired: Manifest | None) -> Version:
 
 def live_term_not_spared(name: str, needed: set[str], newest: Manifest, writer: Term | None) -> bool:
     """A stranger takes unnamed files of the live term for garbage."""
-    file = file_of(name)
+    file = parse_file_name(name)
     return file is not None and name not in needed and file.term <= newest.term
 
 
 def in_flight_not_spared(name: str, needed: set[str], newest: Manifest, writer: Term | None) -> bool:
     """A writer collects also of the epoch that it is making."""
-    file = file_of(name)
+    file = parse_file_name(name)
     if file is None or name in needed:
         return False
     return file.term < newest.term or file.term == newest.term == writer
@@ -708,7 +708,7 @@ MUTANTS: dict[str, Mutant] = {
         ),
     ),
     "a position without its nonce": replace(
-        _function(UpstreamPosition, "behind", at_its_number), first_seed=FIRST_WITH_RESTORES
+        _function(UpstreamPosition, "after", at_its_number), first_seed=FIRST_WITH_RESTORES
     ),
     "a destination has no fence": _delivered_to(TakesNoFence),
     "a destination compares neither fence nor position": _delivered_to(ComparesNothing),

@@ -21,9 +21,9 @@ from dagster_ckpt.protocol.object_names import (
     PINS,
     SUBSCRIBERS,
     TRIMMED,
-    file_of,
     name_in_stream,
     parse_ancestors_name,
+    parse_file_name,
     parse_manifest_name,
     parse_verdict_name,
     pin_name,
@@ -192,7 +192,7 @@ class Oracle:
             self._may_free(version, who)
             self.freed.add(version)
             self.counts["manifests retired"] += 1
-        elif (file := file_of(name)) is not None:
+        elif (file := parse_file_name(name)) is not None:
             self._may_collect(name, Term(file.term), file.epoch, who)
             self.counts["files collected"] += 1
         elif name.startswith(f"{PINS}/{BACKFILL_PINS}"):

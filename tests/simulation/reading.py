@@ -186,7 +186,7 @@ class ReadingDriver(Driver):
         if not following:
             return None
         files = tuple((change.path, None) for manifest in following for change in manifest.changes)
-        position = self._after(UpstreamPosition.behind(following[-1]))
+        position = self._after(UpstreamPosition.after(following[-1]))
         return Plan(files, following[-1].pipeline.appends, position)
 
     def _after(self, at: UpstreamPosition) -> SourcePosition:

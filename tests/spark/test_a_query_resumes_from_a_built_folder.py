@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, IndexedList, SourcePosition
 from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, leaves
-from dagster_ckpt.runtime.declared.sources import StreamSource, sources_of
-from dagster_ckpt.runtime.micro_batch.seen_files import table_of
-from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of
+from dagster_ckpt.runtime.declared.sources import StreamSource, identify_sources
+from dagster_ckpt.runtime.micro_batch.seen_files import files_table
+from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint, build_checkpoint, query_conf
 from tests.spark.input_files import drop
 
 
@@ -25,13 +25,13 @@ class Standing:
 
 
 def found_sources(spark: SparkSession, frame: DataFrame) -> tuple[StreamSource, ...]:
-    return sources_of("a", spark, leaves(analysed_plan("a", frame)))
+    return identify_sources("a", spark, leaves(analysed_plan("a", frame)))
 
 
 def built(spark: SparkSession, sources: Sequence[StreamSource], standing: Standing) -> SparkCheckpoint:
-    files = {index: [table_of(position.files.tail)] for index, position in enumerate(standing.positions)}
+    files = {index: [files_table(position.files.tail)] for index, position in enumerate(standing.positions)}
     return build_checkpoint(
-        sources, standing.positions, files, standing.batch_id, conf_of(spark), "0123456789abcdef" * 2
+        sources, standing.positions, files, standing.batch_id, query_conf(spark), "0123456789abcdef" * 2
     )
 
 

@@ -22,7 +22,7 @@ from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.spark_reader import register_spark_reader
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
-from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_changes, read_table
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_changes, read_table
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
@@ -82,11 +82,11 @@ class Chain:
 
     def upstream(self, spark: SparkSession) -> Stream:
         reads = self.reads
-        return read_table(spark, reads, newest_of(reads, ("up",), SystemClock()))
+        return read_table(spark, reads, newest_manifest(reads, ("up",), SystemClock()))
 
     def changes(self, spark: SparkSession) -> DataFrame:
         reads = self.reads
-        return read_changes(spark, reads, newest_of(reads, ("up",), SystemClock()))
+        return read_changes(spark, reads, newest_manifest(reads, ("up",), SystemClock()))
 
     def large(self, spark: SparkSession) -> Stream:
         return self.upstream(spark).where("total > 10")

@@ -10,7 +10,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
-from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_table
 from tests.spark.stream_with_a_crash import restarts_where_it_was_and_equals_a_batch
 from tests.spark.streams import StreamUnderTest
 from tests.unit.history.made_streams import MadeStream, departures
@@ -31,7 +31,7 @@ def test_a_stream_on_s3_feeds_another(spark_of_all: SparkSession, tmp_path: Path
     reads = Downstream(store, folder_of(("down",)), epochs_max=100, tasks=2)
 
     def function(spark: SparkSession) -> Stream:
-        return read_table(spark, reads, newest_of(reads, ("up",), SystemClock())).where("flights > 1")
+        return read_table(spark, reads, newest_manifest(reads, ("up",), SystemClock())).where("flights > 1")
 
     up = MadeStream(store.url, "up", options=store.options)
     up.commit(departures({"UA": [1.0, 2.0], "AA": [1.0]}))

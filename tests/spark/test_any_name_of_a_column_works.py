@@ -16,7 +16,7 @@ from dagster_ckpt.integration.reading.io_manager import as_annotated
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
-from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_changes, read_table
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_changes, read_table
 from tests.spark.input_files import drop
 from tests.spark.streams import StreamUnderTest
 
@@ -177,11 +177,13 @@ def test_streams_that_read_streams(
         return rows.key_by(*NAMES).aggregate(n=agg.count()) if updating else rows
 
     def follows(session: SparkSession) -> Stream:
-        return read_table(session, reads, newest_of(reads, stream.name.split("/"), SystemClock())).where("`a.b` >= 0")
+        return read_table(session, reads, newest_manifest(reads, stream.name.split("/"), SystemClock())).where(
+            "`a.b` >= 0"
+        )
 
     def log(session: SparkSession) -> Stream:
         return Stream(
-            read_changes(session, reads, newest_of(reads, stream.name.split("/"), SystemClock())).drop(
+            read_changes(session, reads, newest_manifest(reads, stream.name.split("/"), SystemClock())).drop(
                 "_epoch", "_change_type"
             )
         )

@@ -29,7 +29,7 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
-from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_table
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, Function, StreamUnderTest
 
@@ -276,7 +276,7 @@ def test_a_stream_with_sums_follows_the_table(spark_of_all: SparkSession, tmp_pa
 
     def sums(spark: SparkSession) -> Stream:
         reads = Downstream(down.address, folder_of((down.name,)), 100, 2, 1_000_000)
-        table = read_table(spark, reads, newest_of(reads, ("up",), SystemClock()))
+        table = read_table(spark, reads, newest_manifest(reads, ("up",), SystemClock()))
         return table.where("name <> 'n2'").key_by("name").aggregate(rows=agg.count(), ids=agg.sum("id"))
 
     model = Model(random.Random(7))

@@ -18,7 +18,7 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, SourceIdentity
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
-from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_table
 from dagster_ckpt.state.engine import Engine
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
@@ -100,7 +100,7 @@ class Tables:
 
     def table(self, session: SparkSession, name: str, reader: str) -> Stream:
         reads = Downstream(self.stream(reader).address, folder_of((reader,)), 100, 2, 1_000_000)
-        return read_table(session, reads, newest_of(reads, (name,), SystemClock()))
+        return read_table(session, reads, newest_manifest(reads, (name,), SystemClock()))
 
     def batch(self, name: str) -> DataFrame:
         frame = self.spark.read.parquet(str(self.root / f"{name}_rows"))

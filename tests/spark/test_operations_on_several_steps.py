@@ -18,7 +18,7 @@ from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
-from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_table
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.spark.test_several_steps import drop, rows_of
 
@@ -138,7 +138,7 @@ def test_one_graph_and_a_chain_of_streams_have_the_same_tables(spark_of_all: Spa
 
     def reading(down: StreamUnderTest, up: StreamUnderTest, step: Callable[[Stream], Stream]) -> None:
         reads = Downstream(down.address, folder_of((down.name,)), epochs_max=100, tasks=2)
-        down.run(lambda session: step(read_table(session, reads, newest_of(reads, (up.name,), SystemClock()))))
+        down.run(lambda session: step(read_table(session, reads, newest_manifest(reads, (up.name,), SystemClock()))))
 
     for number in range(2):
         fill(folder, [number])

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.protocol.object_names import merges_of
+from dagster_ckpt.protocol.object_names import merge_count
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
@@ -52,7 +52,7 @@ def test_small_files_become_few_and_no_row_is_lost(stream: StreamUnderTest, inbo
     longest = max(len(epoch.manifest.files.tail) for epoch in stream.epochs)
     assert written == EPOCHS * PARTITIONS
     assert longest < 32 + 2 * PARTITIONS
-    assert {merges_of(file.path) for file in stream.history().manifest().files.tail} == {0, 1}
+    assert {merge_count(file.path) for file in stream.history().manifest().files.tail} == {0, 1}
     for epoch in stream.epochs:
         numbers = sorted(stream.table(epoch.manifest.epoch)["n"].to_pylist())
         assert numbers == [

@@ -8,12 +8,12 @@ from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Version
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourceIdentity, SourcePosition
 from dagster_ckpt.runtime.catalyst.query_plan import Leaf, analysed_plan, leaves
 from dagster_ckpt.runtime.declared import sources
-from dagster_ckpt.runtime.declared.sources import StreamSource, moves_of, positions_by_source, sources_of
+from dagster_ckpt.runtime.declared.sources import StreamSource, identify_sources, positions_by_source, spell_moves
 from tests.worlds.manifests import a_manifest
 
 
 def found(spark: SparkSession, frame: DataFrame) -> tuple[StreamSource, ...]:
-    return sources_of("a", spark, leaves(analysed_plan("a", frame)))
+    return identify_sources("a", spark, leaves(analysed_plan("a", frame)))
 
 
 def having_read(*positions: SourcePosition, epoch: int = FIRST) -> Manifest:
@@ -115,10 +115,10 @@ def test_a_kafka_source_is_its_topics_however_the_brokers_are_reached(
 
 def test_moves_are_spelled_as_sources_are(spark: SparkSession, inbox: Path) -> None:
     moved = {str(inbox): f"{inbox.as_uri()}-2/", "s3a://me:pw@old/in/": "s3a://new/in", "a:9092,b:9092": "c:9092"}
-    assert moves_of("a", spark, moved) == (
+    assert spell_moves("a", spark, moved) == (
         (f"file:{inbox}", f"file:{inbox}-2"),
         ("s3a://old/in", "s3a://new/in"),
         ("a:9092,b:9092", "c:9092"),
     )
     with pytest.raises(InvalidPipelineError, match="leave the pattern out"):
-        moves_of("a", spark, {"/in/*": "/out/*"})
+        spell_moves("a", spark, {"/in/*": "/out/*"})

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dagster_ckpt.runtime.spark.class_archive import archive_of, use_archive
+from dagster_ckpt.runtime.spark.class_archive import archive_path, use_archive
 
 _LOADED_MIN = 10_000
 
 
 @pytest.mark.long
 def test_most_classes_of_a_new_jvm_come_from_the_archive(tmp_path: Path) -> None:
-    archive, log = archive_of(os.environ), tmp_path / "classes.log"
+    archive, log = archive_path(os.environ), tmp_path / "classes.log"
     assert archive is not None
     assert archive.is_file(), "make setup makes it, as does `dagster-ckpt class-archive`"
     environ = {**os.environ, "SPARK_SUBMIT_OPTS": f"-Xlog:class+load:file={log}:none", "SPARK_LOCAL_IP": "127.0.0.1"}

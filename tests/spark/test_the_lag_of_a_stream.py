@@ -14,7 +14,7 @@ from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.lag.lag import Lag, SourceLag
 from dagster_ckpt.runtime.run_mode import Mode
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
-from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_table
 from tests.spark.input_files import START_S, drop
 from tests.spark.streams import FAST, StreamUnderTest
 
@@ -72,7 +72,7 @@ def test_epochs_of_an_upstream_that_are_not_consumed_wait_since_the_oldest_was_c
 
     def read(spark: SparkSession) -> Stream:
         reads = Downstream(down.address, folder_of(("down",)), 1, 2)
-        return read_table(spark, reads, newest_of(reads, ("up",), SystemClock()))
+        return read_table(spark, reads, newest_manifest(reads, ("up",), SystemClock()))
 
     def waits_for(epochs: int) -> list[int]:
         del lags[:]

@@ -21,7 +21,7 @@ from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.row_work import RowWork
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
-from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_table
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_table
 from tests.spark.streams import StreamUnderTest
 
 ZONES = ["America/New_York", "Asia/Kolkata", "GMT-03:30"]
@@ -232,7 +232,7 @@ def test_a_condition_on_a_changing_table_keeps_the_zone_it_began_with(
 
     def early(spark: SparkSession) -> Stream:
         reads = moments_of(stream, "down")
-        return read_table(spark, reads, newest_of(reads, ("up",), SystemClock())).where("hour(newest) < 12")
+        return read_table(spark, reads, newest_manifest(reads, ("up",), SystemClock())).where("hour(newest) < 12")
 
     def down(zone: str) -> StreamUnderTest:
         return StreamUnderTest(zoned(spark_of_all, zone), stream.root, "down")

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dagster_ckpt import StreamingComponent, agg
-from dagster_ckpt.integration.explain import _function_of
+from dagster_ckpt.integration.explain import _user_function
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
@@ -222,7 +222,7 @@ class Tables:
             return code(tables["t"])
         attributes = {"asset": {"key": "a"}, "upstream": "t", "steps": code}
         component = StreamingComponent.from_attributes_dict(attributes=attributes)
-        return _function_of(dg.component_defs(component=component).get_assets_def("a"))(tables["t"])
+        return _user_function(dg.component_defs(component=component).get_assets_def("a"))(tables["t"])
 
 
 @pytest.fixture(params=["files", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("appends", "changes"))])

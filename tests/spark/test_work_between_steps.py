@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
+from dagster_ckpt.runtime.declared.arrow_plan import find_arrow_work
 from dagster_ckpt.runtime.task.arrow_work import worked_columns
 
 ENDS = {bits: np.iinfo(f"int{bits}") for bits in (8, 16, 32, 64)}
@@ -37,7 +37,7 @@ def test_a_task_does_what_spark_would(spark: SparkSession) -> None:
 
 def _check_alike(rows: DataFrame, worked: DataFrame) -> None:
     names = list(dict.fromkeys(worked.columns))
-    work = arrow_work_of(rows, worked, names)
+    work = find_arrow_work(rows, worked, names)
     assert work is not None, worked.columns
     found = pa.Table.from_arrays(worked_columns(work, rows.toArrow()), names=names)
     theirs = worked.toArrow().cast(found.schema)
@@ -55,13 +55,13 @@ def _check_alike(rows: DataFrame, worked: DataFrame) -> None:
 def test_spark_does_the_rest(spark: SparkSession, expression: str) -> None:
     rows = spark.createDataFrame(ROWS)
     worked = rows.selectExpr("l", f"{expression} AS x")
-    assert arrow_work_of(rows, worked, ["l", "x"]) is None
-    assert arrow_work_of(rows, worked, ["l"]) is not None, "an unused column makes no difference"
+    assert find_arrow_work(rows, worked, ["l", "x"]) is None
+    assert find_arrow_work(rows, worked, ["l"]) is not None, "an unused column makes no difference"
 
 
 def test_spark_does_what_changes_the_number_of_rows(spark: SparkSession) -> None:
     rows = spark.createDataFrame(ROWS)
-    assert arrow_work_of(rows, rows.where("l > 1"), ["l"]) is None
-    assert arrow_work_of(rows, rows.selectExpr("explode(array(l, l)) AS l"), ["l"]) is None
-    assert arrow_work_of(rows, rows.union(rows), ["l"]) is None
-    assert arrow_work_of(rows, spark.createDataFrame(ROWS), ["l"]) is None
+    assert find_arrow_work(rows, rows.where("l > 1"), ["l"]) is None
+    assert find_arrow_work(rows, rows.selectExpr("explode(array(l, l)) AS l"), ["l"]) is None
+    assert find_arrow_work(rows, rows.union(rows), ["l"]) is None
+    assert find_arrow_work(rows, spark.createDataFrame(ROWS), ["l"]) is None

@@ -12,7 +12,7 @@ from dagster_ckpt.history import Collected, EpochInfo, PinInfo, UpstreamInfo, Ve
 from dagster_ckpt.operators.explained.explanation import Explanation
 from dagster_ckpt.operators.explained.kept import Kept
 from dagster_ckpt.protocol.manifest.manifest import Ancestor, Manifest, SourceIdentity, SourcePosition, StateTableSpec
-from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, files_of
+from dagster_ckpt.protocol.transitions.epoch_statistics import distinct_files, total_bytes
 
 
 def streams(store: str, newest: Sequence[tuple[EpochInfo, WriterInfo]]) -> Document:
@@ -94,7 +94,7 @@ def explain(info: EpochInfo, manifest: Manifest, explanation: Explanation) -> Do
 
     `bound` is one of `operators.explained.kept.Bound`, and `limit` the same in words.
     """
-    whole = bytes_of(manifest.runs)
+    whole = total_bytes(manifest.runs)
     return {
         **_info(info),
         "steps": [
@@ -221,7 +221,7 @@ def _ancestor(ancestor: Ancestor) -> Document:
 
 def _state(spec: StateTableSpec, manifest: Manifest) -> Document:
     shards = manifest.runs.get(spec.name, ())
-    runs = files_of(shards)
+    runs = distinct_files(shards)
     return {
         "table": spec.name,
         "keys": list(spec.keys),
@@ -236,7 +236,7 @@ def _state(spec: StateTableSpec, manifest: Manifest) -> Document:
 
 def _state_table(kept: Kept, step: int, manifest: Manifest, whole: int) -> Document:
     name = manifest.pipeline.name_in_runs(step, kept.table)
-    runs = files_of(manifest.runs.get(name, ()))
+    runs = distinct_files(manifest.runs.get(name, ()))
     size = sum(run.bytes for run in runs)
     return {
         "table": name,

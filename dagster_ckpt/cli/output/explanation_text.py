@@ -10,7 +10,7 @@ from dagster_ckpt.history import EpochInfo
 from dagster_ckpt.operators.explained.explanation import LABEL_CHARS, ExplainedStep, Explanation
 from dagster_ckpt.operators.explained.kept import Bound
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, files_of
+from dagster_ckpt.protocol.transitions.epoch_statistics import distinct_files, total_bytes
 from dagster_ckpt.quantities import span
 
 
@@ -49,10 +49,10 @@ def _behind(manifest: Manifest) -> str:
 
 def _sizes(step: ExplainedStep, manifest: Manifest) -> Mapping[str, str]:
     """How much is in each state table; those that are empty between epochs are not there."""
-    whole, sizes = bytes_of(manifest.runs), dict[str, str]()
+    whole, sizes = total_bytes(manifest.runs), dict[str, str]()
     for kept in step.keeps:
         name = manifest.pipeline.name_in_runs(step.number, kept.table)
-        files = files_of(manifest.runs.get(name, ()))
+        files = distinct_files(manifest.runs.get(name, ()))
         if files:
             rows, size = sum(run.rows for run in files), sum(run.bytes for run in files)
             # Rows of files are more than rows of the table: an updated one is in several until they are merged.

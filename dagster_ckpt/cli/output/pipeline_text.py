@@ -4,7 +4,7 @@ from dagster_ckpt.cli.output import amounts
 from dagster_ckpt.history import UpstreamInfo
 from dagster_ckpt.operators.explained.operator_text import source_text
 from dagster_ckpt.protocol.epochs.topic_offsets import FORMAT as KAFKA
-from dagster_ckpt.protocol.epochs.topic_offsets import offsets_of, text_of
+from dagster_ckpt.protocol.epochs.topic_offsets import offsets_text, parse_offsets
 from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode
 from dagster_ckpt.protocol.manifest.manifest import SourcePosition
 
@@ -17,7 +17,7 @@ def source_line(position: SourcePosition) -> str:
     elif source.format == FORMAT:
         at = _read(decode(position.current))
     elif source.format == KAFKA:
-        at = f"next offset by partition: {text_of(offsets_of(position.current))}"
+        at = f"next offset by partition: {offsets_text(parse_offsets(position.current))}"
     else:  # for files Spark's offset is only the number of a batch
         at = f"{amounts.count(seen, 'file')} seen" if seen else f"at {position.current}"
     return f"{source_text(source)}, {at}"

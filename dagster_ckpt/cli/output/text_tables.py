@@ -25,7 +25,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     ShardTime,
 )
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER
-from dagster_ckpt.protocol.transitions.epoch_statistics import files_of
+from dagster_ckpt.protocol.transitions.epoch_statistics import distinct_files
 from dagster_ckpt.quantities import duration, span
 
 _ROWS = 50
@@ -389,7 +389,7 @@ def _writing(writer: WriterInfo | None, now: datetime) -> Iterable[tuple[str, st
 
 
 def _state(shards: Sequence[Sequence[RunRef]]) -> str:
-    files = files_of(shards)
+    files = distinct_files(shards)
     if not files:
         return "no file"
     longest = max(map(len, shards))

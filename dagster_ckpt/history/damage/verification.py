@@ -30,7 +30,7 @@ from dagster_ckpt.protocol.object_names import (
     name_in_stream,
     parse_ancestors_name,
     pin_name,
-    table_of,
+    table_in_name,
     verdict_name,
 )
 from dagster_ckpt.protocol.transitions.well_formed import broken_rules
@@ -321,7 +321,7 @@ class _Check:
     def _step_of(self, path: str) -> int | None:
         """The step whose state a file is, of a stream of several; None for any other file."""
         pipeline = self._newest.pipeline
-        table = table_of(path)
+        table = table_in_name(path)
         steps = enumerate(pipeline.steps) if pipeline.before else ()
         return next(
             (n for n, step in steps for spec in step.tables if pipeline.name_in_runs(n, spec.name) == table), None

@@ -58,7 +58,7 @@ def _conditions(members: Sequence[Schema], definitions: Mapping[str, Any]) -> Sc
     alternatives = [each for each in members if each != {"type": "null"}]
     injected = len(alternatives) > 1 and alternatives[-1] == {"type": "string"}
     own = [each for each in members if not injected or each is not alternatives[-1]]
-    types = [_type_of(each, definitions) for each in own]
+    types = [_type_name(each, definitions) for each in own]
     if None in types or (not injected and set(types) <= _SCALARS):
         return {"anyOf": list(members)}  # anything is valid, or the error names the value at its place
     by_type: dict[str | None, list[Schema]] = {}
@@ -78,8 +78,8 @@ def _by_type(members: Sequence[tuple[str | None, Schema]]) -> Schema:
     return {"if": {"type": type_}, "then": first, "else": _by_type(rest)} if rest else first
 
 
-def _type_of(member: Mapping[str, Any], definitions: Mapping[str, Any]) -> str | None:
+def _type_name(member: Mapping[str, Any], definitions: Mapping[str, Any]) -> str | None:
     """The JSON type of a member, that of the model for a reference to one; None if it may be of any type."""
     if "$ref" in member:
-        return _type_of(definitions[member["$ref"].rsplit("/", maxsplit=1)[-1]], definitions)
+        return _type_name(definitions[member["$ref"].rsplit("/", maxsplit=1)[-1]], definitions)
     return member.get("type")

@@ -75,7 +75,7 @@ class OverAttributes(dg.Model, dg.Resolvable):
     ] = None
 
 
-def function_of(name: str, given: Mapping[str, Any] | str) -> Over:
+def build_over(name: str, given: Mapping[str, Any] | str) -> Over:
     """The function of these attributes. `name` is the column that it makes, for the error.
 
     Raises `InvalidPipelineError` as `call` does.
@@ -103,7 +103,7 @@ def _functions(context: dg.ResolutionContext, given: Mapping[str, OverAttributes
     found = {}
     for name, each in given.items():
         values = each if isinstance(each, str) else each.model_dump(exclude_unset=True)
-        found[name] = function_of(name, render_all(context.at_path(name), values))
+        found[name] = build_over(name, render_all(context.at_path(name), values))
     return found
 
 
@@ -168,7 +168,7 @@ def _attribute(type_: Any, description: str | None) -> Any:
     return (Annotated[type_ | None, dg.Resolver.default(description=description)], None)
 
 
-def _column_of(call: Callable[..., Aggregation]) -> Any:
+def _column_attribute(call: Callable[..., Aggregation]) -> Any:
     """The attribute of a function: its column, or several if it takes several. Its description is the one in Python."""
     [takes, *_] = inspect.signature(call).parameters.values()
     return _attribute(str if takes.annotation in (str, str | None) else str | list[str], inspect.getdoc(call))
@@ -182,12 +182,12 @@ AggregateAttributes = create_model(
     "AggregateAttributes",
     __base__=_Attributes,
     __doc__="One aggregate: a function and its column, such as `avg: dep_delay`, and the options of that function.",
-    **{name: _column_of(call) for name, call in _FUNCTIONS.items()},
+    **{name: _column_attribute(call) for name, call in _FUNCTIONS.items()},
     **{name: _attribute(*option) for name, option in _OPTIONS.items()},
 )
 
 
-def aggregation_of(name: str, given: Mapping[str, Any] | str) -> Aggregation:
+def build_aggregation(name: str, given: Mapping[str, Any] | str) -> Aggregation:
     """The aggregate of these attributes. `name` is the column that it makes, for the error.
 
     Raises `InvalidPipelineError` for no function or several, and for options that the function does not take or lacks.
@@ -207,7 +207,7 @@ def _aggregations(context: dg.ResolutionContext, given: Mapping[str, _Attributes
     found = {}
     for name, each in given.items():
         values = each if isinstance(each, str) else each.model_dump(exclude_unset=True)
-        found[name] = aggregation_of(name, render_all(context.at_path(name), values))
+        found[name] = build_aggregation(name, render_all(context.at_path(name), values))
     return found
 
 

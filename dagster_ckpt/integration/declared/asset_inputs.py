@@ -16,7 +16,7 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.integration.declared.parameters import STATIC, Parameters
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, check_spark
-from dagster_ckpt.runtime.upstreams.upstream_stream import newest_of, read_changes, read_table
+from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_changes, read_table
 
 
 def upstream_ins(parameters: Parameters, given: Mapping[str, dg.AssetIn] | None) -> dict[str, dg.AssetIn]:
@@ -69,7 +69,7 @@ def read_upstreams(
     read: dict[str, Stream | DataFrame] = {}
     for name, kind in parameters.upstreams.items():
         try:
-            newest = newest_of(downstream, keys[name].path, clock, wait_ms)
+            newest = newest_manifest(downstream, keys[name].path, clock, wait_ms)
         except InvalidPipelineError as error:
             if kind is Stream:
                 raise

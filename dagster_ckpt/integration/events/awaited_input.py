@@ -18,7 +18,7 @@ _TOPICS: Mapping[str, str] = {
 def first_input(pipeline: Pipeline) -> str:
     """The input with which the first epoch comes, of every source of the pipeline."""
     sources = [source for each in pipeline.source_inputs for source in each.sources]
-    return " or ".join(dict.fromkeys(map(_first_of, sources)))
+    return " or ".join(dict.fromkeys(map(_first_input, sources)))
 
 
 def observation(key: dg.AssetKey, pipeline: Pipeline) -> dg.AssetObservation:
@@ -29,7 +29,7 @@ def observation(key: dg.AssetKey, pipeline: Pipeline) -> dg.AssetObservation:
     )
 
 
-def _first_of(source: SourceIdentity) -> str:
+def _first_input(source: SourceIdentity) -> str:
     if source.format == UPSTREAM:
         return f"the first epoch of the stream {source.address}"
     if source.format == "kafka":

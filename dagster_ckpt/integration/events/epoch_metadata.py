@@ -12,7 +12,7 @@ from dagster_ckpt.operators import counters_of
 from dagster_ckpt.operators.explained.explanation import explain_pipeline
 from dagster_ckpt.protocol.epochs.upstream import FORMAT
 from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, Manifest, SourcePosition, StepWork
-from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of
+from dagster_ckpt.protocol.transitions.epoch_statistics import total_bytes
 from dagster_ckpt.runtime.lag.lag import Lag
 
 Metadata = dict[str, dg.MetadataValue[Any]]
@@ -176,7 +176,7 @@ def steps_table(manifest: Manifest, work: Sequence[StepWork]) -> dg.TableMetadat
                 "rows_out": did.rows_out,
                 "late_rows": did.late_rows,
                 "milliseconds": did.milliseconds,
-                "state_bytes": bytes_of(
+                "state_bytes": total_bytes(
                     {
                         name: manifest.runs[name]
                         for spec in step.tables

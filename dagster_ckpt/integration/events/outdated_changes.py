@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_ckpt.clock import Clock
-from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, latest_evaluation
+from dagster_ckpt.integration.recovery.sensor_check import latest_evaluation, to_evaluation
 from dagster_ckpt.operators.rows.changes_from import OUTDATED
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
@@ -128,7 +128,7 @@ class OutdatedWatch:
 
     def on_open(self, manifest: Manifest) -> None:
         """The stream is open: until the first report Dagster shows the check as in progress."""
-        self._report(manifest, evaluation_of(self.result))
+        self._report(manifest, to_evaluation(self.result))
 
     def on_commit(self, committed: CommittedEpoch) -> None:
         """A new epoch."""
@@ -136,7 +136,7 @@ class OutdatedWatch:
         before, now_ms = self._outdated, self._clock.now_ms()
         self._outdated = after = before.after(rows, committed.counters.get(OUTDATED, 0), now_ms)
         if (before.since_ms, before.is_long) != (after.since_ms, after.is_long):
-            self._report(committed.manifest, evaluation_of(self.result))
+            self._report(committed.manifest, to_evaluation(self.result))
 
     @property
     def result(self) -> dg.AssetCheckResult:

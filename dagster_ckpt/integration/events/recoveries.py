@@ -29,7 +29,7 @@ class Recovered:
     at_s: float
 
 
-def recovery_of(run: dg.DagsterRun, at_s: float) -> Recovered | None:
+def find_recovery(run: dg.DagsterRun, at_s: float) -> Recovered | None:
     """What this run replaces; None if it is no recovery. A retry or re-execution has copied its parent's tags."""
     replaces = None if run.parent_run_id is not None else run.tags.get(REPLACES_TAG)
     return None if replaces is None else Recovered(run.run_id, replaces, run.tags.get(REASON_TAG, ""), at_s)
@@ -55,7 +55,7 @@ class Recoveries:
         except Exception as error:  # noqa: BLE001 (whatever Dagster's storage raises: the figure only informs)
             _LOG.warning("Dagster did not list the stream's runs. stream=%s, error=%r", stream, error)
             return cls(None, clock)
-        each = (recovery_of(record.dagster_run, record.create_timestamp.timestamp()) for record in reversed(records))
+        each = (find_recovery(record.dagster_run, record.create_timestamp.timestamp()) for record in reversed(records))
         return cls([one for one in each if one is not None], clock)
 
     def metadata(self) -> Metadata:
@@ -66,7 +66,7 @@ class Recoveries:
 
     def observation(self, key: dg.AssetKey, run: dg.DagsterRun) -> dg.AssetObservation | None:
         """The first event of a run that replaces another; None for any other run."""
-        mine = recovery_of(run, self.clock.now_ms() / 1000)
+        mine = find_recovery(run, self.clock.now_ms() / 1000)
         if mine is None:
             return None
         columns = [dg.TableColumn(name) for name in ("recovered_at", "reason", "dagster_run", "replaces")]

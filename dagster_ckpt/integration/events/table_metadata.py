@@ -87,7 +87,7 @@ COLUMNS_ALONE = TableMetadata()
 """The metadata of a table whose place is unknown."""
 
 
-def descriptions_of(assets: dg.AssetsDefinition, key: dg.AssetKey) -> dict[str, str]:
+def column_descriptions(assets: dg.AssetsDefinition, key: dg.AssetKey) -> dict[str, str]:
     """The descriptions of columns that an asset's definition has. Events have them too: they replace its columns."""
     declared = assets.metadata_by_key.get(key, {}).get(COLUMN_SCHEMA)
     schema = declared.schema if isinstance(declared, dg.TableSchemaMetadataValue) else declared

@@ -13,7 +13,7 @@ from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
 from dagster_ckpt.integration.reading.late_rows_asset import stream_of_late_key
-from dagster_ckpt.integration.reading.loaded_epochs import cut_of, is_aligned, plain_value, remember_loaded
+from dagster_ckpt.integration.reading.loaded_epochs import aligned_snapshot, is_aligned, plain_value, remember_loaded
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.spark_reader import SparkReader
@@ -73,7 +73,7 @@ def choose_input(context: dg.InputContext, store: CheckpointStore) -> ChosenInpu
     """The stream, and the epoch that the input's metadata chooses."""
     metadata = context.definition_metadata or {}
     if is_aligned(metadata):
-        name, cut = stream_name_of(context.asset_key), cut_of(context, store)
+        name, cut = stream_name_of(context.asset_key), aligned_snapshot(context, store)
         return ChosenInput(store.stream(name), cut.manifest(name))
     history, late = _stream(context.asset_key, store)
     return ChosenInput(history, history.manifest(plain_value(metadata, "epoch"), plain_value(metadata, "as_of")), late)

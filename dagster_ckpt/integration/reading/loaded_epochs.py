@@ -45,7 +45,7 @@ def is_aligned(metadata: Mapping[str, Any]) -> bool:
     return bool(consistency == ALIGNED)
 
 
-def cut_of(context: dg.InputContext, store: CheckpointStore) -> Snapshot:
+def aligned_snapshot(context: dg.InputContext, store: CheckpointStore) -> Snapshot:
     """The aligned snapshot of the streams of all aligned inputs. Each input of a step gets the same."""
     as_of = plain_value(context.definition_metadata or {}, "as_of")
     try:

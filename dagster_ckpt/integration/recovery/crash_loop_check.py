@@ -12,7 +12,7 @@ import dagster as dg
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.integration.recovery.crash_loop import Cause
 from dagster_ckpt.integration.recovery.decision import GaveUp, Unavailable
-from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, latest_evaluation
+from dagster_ckpt.integration.recovery.sensor_check import latest_evaluation, to_evaluation
 from dagster_ckpt.integration.recovery.stream_view import PoolView
 
 CHECK = "no_crash_loop"
@@ -35,7 +35,7 @@ def check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
 
 def evaluation_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckEvaluation:
     """What a run logs when it has committed its first epoch."""
-    return evaluation_of(result_passed(key, epoch))
+    return to_evaluation(result_passed(key, epoch))
 
 
 def result_passed(key: dg.AssetKey, epoch: Epoch) -> dg.AssetCheckResult:

@@ -14,7 +14,7 @@ import dagster as dg
 from dagster_ckpt.ids import EMPTY, Epoch, Term
 from dagster_ckpt.integration.recovery.crash_loop_check import CHECK as CRASH_LOOP
 from dagster_ckpt.integration.recovery.decision import Verdict
-from dagster_ckpt.integration.recovery.sensor_check import evaluation_of
+from dagster_ckpt.integration.recovery.sensor_check import to_evaluation
 from dagster_ckpt.integration.recovery.stream_status import StreamStatus
 from dagster_ckpt.integration.recovery.stream_view import LeaseView, RunState, RunView, StreamView
 from dagster_ckpt.protocol.lease import LeaseHolder, Life
@@ -171,7 +171,7 @@ def result(key: dg.AssetKey, facts: LiveFacts) -> dg.AssetCheckResult:
 
 def evaluation(key: dg.AssetKey, facts: LiveFacts) -> dg.AssetCheckEvaluation:
     """The check as an event."""
-    return evaluation_of(result(key, facts))
+    return to_evaluation(result(key, facts))
 
 
 _Mark = tuple[str, int, str]
@@ -206,12 +206,12 @@ class LiveReports:
             since_ms = self._planned_ms.setdefault(key, now_ms)
             if facts.passed and now_ms - since_ms < PLANNED_MS_MAX:
                 return
-        if not isinstance(shown, dg.AssetCheckEvaluation) or _mark_of(shown) != mark:
+        if not isinstance(shown, dg.AssetCheckEvaluation) or _parse_mark(shown) != mark:
             instance.report_runless_asset_event(evaluation(key, facts))
         self._planned_ms.pop(key, None)
         self._settled[key] = look
 
 
-def _mark_of(shown: dg.AssetCheckEvaluation) -> _Mark | None:
+def _parse_mark(shown: dg.AssetCheckEvaluation) -> _Mark | None:
     state, term, run = (shown.metadata.get(label) for label in (_STATE, _TERM, _RUN))
     return None if state is None or term is None or run is None else (str(state.value), term.value, str(run.value))  # type: ignore[return-value]

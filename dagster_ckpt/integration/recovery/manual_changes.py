@@ -67,7 +67,7 @@ class ChangeWatch:
         """The changes since `before`, the last tick that has reported them, and what to remember of them in `seen`."""
         if status.newest is None:
             return Look((), seen)
-        changes = [change_of(chain, manifest) for manifest in _changing(chain, status, Version(before.version))]
+        changes = [describe_change(chain, manifest) for manifest in _changing(chain, status, Version(before.version))]
         pins_ms = before.pins_ms
         if not status.remembered or status.pins_mark != self._marks.get(chain.store.url, b""):
             pins_ms = max([_LOOKED, before.pins_ms, *(pin.time_ms for pin in self._list(chain, before, changes))])
@@ -96,7 +96,7 @@ class Look:
     seen: LeaseSeen
 
 
-def change_of(chain: ManifestChain, manifest: Manifest) -> Change:
+def describe_change(chain: ManifestChain, manifest: Manifest) -> Change:
     """The change that a manifest of a kind other than open and epoch has made."""
     figures: dict[str, Value] = {"epoch": int(manifest.epoch), "version": int(manifest.version)}
     lease = read_lease(chain.store, manifest.term)

@@ -55,8 +55,8 @@ from dagster_ckpt.integration.recovery.stream_status import (
     NO_WRITER,
     StatusReader,
     StreamStatus,
-    chain_of,
     lease_view,
+    open_chain,
     read_start,
     start_view,
 )
@@ -311,7 +311,7 @@ def _report_changes(
     """Put what people have changed in the store since the last tick into Dagster's history of the asset."""
     seen = memory.streams[asset.stream]
     try:
-        chain = chain_of(tick.store, asset.key, tick.clock)
+        chain = open_chain(tick.store, asset.key, tick.clock)
         look = tick.change_watch.look(chain, status, seen if before is None else before, seen)
         for change in look.changes:
             tick.context.instance.report_runless_asset_event(change.observation(asset.key))

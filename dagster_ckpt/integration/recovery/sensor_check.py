@@ -61,7 +61,7 @@ def is_watched(key: dg.AssetKey, sensors: Iterable[dg.SensorDefinition]) -> bool
     return any(isinstance(streams, dg.JsonMetadataValue) and name in list(streams.value or ()) for streams in watched)
 
 
-def evaluation_of(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+def to_evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
     """A check's result as an event: of a step that has not ended, or without a run."""
     assert result.asset_key is not None
     assert result.check_name is not None

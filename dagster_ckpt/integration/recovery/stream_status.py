@@ -151,7 +151,7 @@ class StatusReader:
         return self.read_status(store, key, before)
 
 
-def chain_of(store: ObjectStore, key: dg.AssetKey, clock: Clock) -> ManifestChain:
+def open_chain(store: ObjectStore, key: dg.AssetKey, clock: Clock) -> ManifestChain:
     """The stream's manifests, with a tick's patience."""
     return ManifestChain(folder_store(store, folder_of(key.path)), clock, _PATIENCE)
 

@@ -92,14 +92,14 @@ class Cursor:
         return "" if first is None or last is None else self.statement.file.text[first.start : last.end + 1]
 
     def items(self) -> bool:
-        """Whether another item of a list in parentheses follows: call it behind the `(` and behind each item."""
+        """Whether another item of a list in parentheses follows: call it after the `(` and after each item."""
         if self.accept(")"):
             return False
-        if not self._behind("("):
+        if not self._comes_after("("):
             self.expect(",")
         return True
 
-    def _behind(self, sign: str) -> bool:
+    def _comes_after(self, sign: str) -> bool:
         return self._next > 0 and self._text(self.statement.tokens[self._next - 1]) == sign
 
     def _identifier(self) -> str:

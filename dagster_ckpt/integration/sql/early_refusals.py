@@ -88,8 +88,8 @@ def _number(given: object) -> int | None:
 
 def _limit(query: Query, select: exp.Select) -> int:
     """Where LIMIT of a query is in the text."""
-    behind = max((each.meta.get("end", 0) for each in select.find_all(exp.Identifier, exp.Star)), default=0)
-    return max(query.text.upper().find("LIMIT", behind), 0)
+    after = max((each.meta.get("end", 0) for each in select.find_all(exp.Identifier, exp.Star)), default=0)
+    return max(query.text.upper().find("LIMIT", after), 0)
 
 
 def _start(part: exp.Expr) -> int:

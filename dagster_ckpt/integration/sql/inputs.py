@@ -12,7 +12,7 @@ from dagster_ckpt.errors import did_you_mean
 from dagster_ckpt.integration.asset_options import Source
 from dagster_ckpt.integration.declared.file_formats import NEED_SCHEMA, is_absolute
 from dagster_ckpt.integration.sql.project import Project
-from dagster_ckpt.integration.sql.reads import TableRead, reads_of
+from dagster_ckpt.integration.sql.reads import TableRead, find_reads
 from dagster_ckpt.integration.sql.statements import SqlSourceView, SqlTable, SqlView, StatementKind
 from dagster_ckpt.runtime.declared.sources import DeclaredSource, source
 
@@ -30,7 +30,7 @@ class Outside:
 class Inputs:
     """What one table reads, itself and by its views.
 
-    `tables` are the inputs of its asset, `catalog` the names of tables of Spark's catalog. A view stands behind those
+    `tables` are the inputs of its asset, `catalog` the names of tables of Spark's catalog. A view comes after those
     that it reads. `streams` has where in the text of a query, by its table's or view's name, STREAM is.
     """
 
@@ -41,14 +41,14 @@ class Inputs:
     streams: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
 
-def inputs_of(table: SqlTable, reads: Sequence[str] | None, project: Project, outside: Outside) -> Inputs:
+def find_inputs(table: SqlTable, reads: Sequence[str] | None, project: Project, outside: Outside) -> Inputs:
     """What the table reads; `reads` has the names if they are not those of its text.
 
     Raises `InvalidPipelineError` for a name that nothing has, for views in a circle, and for a wrong STREAM.
     """
     search = _Search(table, project, outside)
     if reads is None:
-        search.follow(table, reads_of(table.query, _views(project)), ())
+        search.follow(table, find_reads(table.query, _views(project)), ())
     else:
         search.follow(
             table, [TableRead(tuple(name.split(".")), None, table.place) for name in reads], (), written=False
@@ -114,7 +114,7 @@ class _Search:
         declared = self._project.find(read.name)
         if isinstance(declared, SqlView):
             if declared not in found.views:
-                self.follow(declared, reads_of(declared.query, _views(self._project)), above)
+                self.follow(declared, find_reads(declared.query, _views(self._project)), above)
                 found.views.append(declared)
         elif isinstance(declared, SqlTable):
             if declared is self._table:

@@ -14,7 +14,7 @@ TEXT = "<text>"
 """The name of a text that is in no file."""
 
 
-def files_of(sql: str | Path) -> list[SqlFile]:
+def read_files(sql: str | Path) -> list[SqlFile]:
     """The files of a folder and of those below it, in the order of their names; one file; or a text.
 
     Raises `InvalidPipelineError` for a path at which there is no such file.

@@ -9,7 +9,7 @@ from sqlglot.errors import ParseError
 
 from dagster_ckpt.integration.sql.early_refusals import refuse_early
 from dagster_ckpt.integration.sql.properties import PREFIX, READS
-from dagster_ckpt.integration.sql.sql_file import DIALECT, FileLine, SqlFile, statements_of
+from dagster_ckpt.integration.sql.sql_file import DIALECT, FileLine, SqlFile, split_statements
 from dagster_ckpt.integration.sql.statements import Query
 
 _UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
@@ -35,7 +35,7 @@ class TableRead:
         return ".".join(self.parts)
 
 
-def reads_of(query: Query, views: Collection[str] = ()) -> list[TableRead]:
+def find_reads(query: Query, views: Collection[str] = ()) -> list[TableRead]:
     """The tables that the query reads, in the order of its text. `views` are the names of other queries, in lower case.
 
     Raises `InvalidPipelineError` for a text that is no query, for files and functions in place of a table, and for what
@@ -115,10 +115,10 @@ def _plain(query: Query) -> tuple[str, dict[int, tuple[int, int]]]:
     """The text of the query without STREAM and WATERMARK, with blanks in their place; and where STREAM was.
 
     The latter for each name that it was for, by the offset of its first character. The function `window` has another
-    name of the same length: directly behind GROUP BY sqlglot takes it for the clause WINDOW.
+    name of the same length: directly after GROUP BY sqlglot takes it for the clause WINDOW.
     """
     text = query.text
-    tokens = [token for statement in statements_of(SqlFile(query.file.name, text)) for token in statement.tokens]
+    tokens = [token for statement in split_statements(SqlFile(query.file.name, text)) for token in statement.tokens]
     blank: list[tuple[int, int]] = []
     streamed: dict[int, tuple[int, int]] = {}
     for number, token in enumerate(tokens):

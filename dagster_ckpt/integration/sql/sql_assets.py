@@ -11,8 +11,8 @@ import dagster as dg
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.integration.asset import streaming_asset
 from dagster_ckpt.integration.asset_options import SharedOptions, Source
-from dagster_ckpt.integration.sql.inputs import Inputs, Outside, check_no_circle, inputs_of
-from dagster_ckpt.integration.sql.project import Project, files_of
+from dagster_ckpt.integration.sql.inputs import Inputs, Outside, check_no_circle, find_inputs
+from dagster_ckpt.integration.sql.project import Project, read_files
 from dagster_ckpt.integration.sql.properties import Properties, read_properties
 from dagster_ckpt.integration.sql.query import SparkText, asset_ins, streaming_function
 from dagster_ckpt.integration.sql.statements import SqlSourceView, SqlTable
@@ -21,7 +21,7 @@ _MERGED = ("metadata", "tags", "run_tags")
 """Options by name, of which a table adds its own to those that all have."""
 
 
-def assets_of(
+def build_assets(
     sql: str | Path,
     sources: Mapping[str, Source],
     ins: Mapping[str, dg.AssetIn],
@@ -30,11 +30,11 @@ def assets_of(
 ) -> list[dg.AssetsDefinition]:
     """An asset of each table. Raises `InvalidPipelineError`, with file and line."""
     prefix = options.get("key_prefix")
-    project = Project.of(files_of(sql), [prefix] if isinstance(prefix, str) else list(prefix or ()))
+    project = Project.of(read_files(sql), [prefix] if isinstance(prefix, str) else list(prefix or ()))
     outside = Outside(sources, ins, assets)
     _check_names(project, outside)
     read = {table.name: read_properties(table.properties) for table in project.tables}
-    inputs = {table.name: inputs_of(table, read[table.name].reads, project, outside) for table in project.tables}
+    inputs = {table.name: find_inputs(table, read[table.name].reads, project, outside) for table in project.tables}
     check_no_circle({name: of.tables for name, of in inputs.items()}, project.tables)
     return [_asset(table, read[table.name], inputs[table.name], project, options) for table in project.tables]
 

@@ -58,7 +58,7 @@ class Statement:
         return self.file.place(self.tokens[0].start)
 
 
-def statements_of(file: SqlFile) -> Iterator[Statement]:
+def split_statements(file: SqlFile) -> Iterator[Statement]:
     """The statements of a file. Raises `InvalidPipelineError` for a text or a comment without its end."""
     found: list[Token] = []
     for token in [*_tokens(file), None]:

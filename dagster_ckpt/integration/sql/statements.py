@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from dagster_ckpt.integration.sql.cursor import Cursor
 from dagster_ckpt.integration.sql.properties import Property
-from dagster_ckpt.integration.sql.sql_file import FileLine, SqlFile, Statement, statements_of
+from dagster_ckpt.integration.sql.sql_file import FileLine, SqlFile, Statement, split_statements
 
 _QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 _REFUSED_CLAUSES = {
@@ -116,7 +116,7 @@ Declared = SqlTable | SqlView | SqlSourceView
 
 def declarations(file: SqlFile) -> list[Declared]:
     """What the statements of a file declare. Raises `InvalidPipelineError`, with the line."""
-    statements = list(statements_of(file))
+    statements = list(split_statements(file))
     return [_declaration(statement, alone=len(statements) == 1) for statement in statements]
 
 

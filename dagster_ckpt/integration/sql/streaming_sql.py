@@ -53,6 +53,6 @@ def streaming_sql(
         raise InvalidPipelineError(
             "streams in SQL need sqlglot, where the code location is loaded: pip install 'dagster-ckpt[sql]'"
         ) from error
-    from dagster_ckpt.integration.sql.sql_assets import assets_of
+    from dagster_ckpt.integration.sql.sql_assets import build_assets
 
-    return assets_of(sql, sources or {}, ins or {}, [asset.key for asset in assets], options)
+    return build_assets(sql, sources or {}, ins or {}, [asset.key for asset in assets], options)

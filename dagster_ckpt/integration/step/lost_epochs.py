@@ -28,7 +28,7 @@ def observation(
     except NothingFollowsError as error:
         if error.trouble is not Trouble.DIVERGED:
             return None  # a rollback has left it behind, or it was retired long ago
-        return _observation(key, shown, UpstreamPosition.behind(manifest))
+        return _observation(key, shown, UpstreamPosition.after(manifest))
     return None
 
 

@@ -53,10 +53,10 @@ class RunWatch:
         except Exception as error:  # noqa: BLE001 (Dagster's database may be busy; the stream has work to do)
             _LOG.warning("Dagster did not report its run's status; retried soon. run=%s, error=%r", self.run_id, error)
             return None
-        return stop_of(run)
+        return requested_stop(run)
 
 
-def stop_of(run: dg.DagsterRun | None) -> Stop | None:
+def requested_stop(run: dg.DagsterRun | None) -> Stop | None:
     """The stop that Dagster's record of the run asks for. Raises `FencedError` for one that was declared failed."""
     if run is None:
         return Stop.GONE
@@ -73,4 +73,4 @@ def stop_of(run: dg.DagsterRun | None) -> Stop | None:
 
 def goes_on(run: dg.DagsterRun | None) -> bool:
     """Whether Dagster has the run unfinished, and nothing has asked it to end."""
-    return run is not None and not run.is_finished and stop_of(run) is None
+    return run is not None and not run.is_finished and requested_stop(run) is None

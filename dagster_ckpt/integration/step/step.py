@@ -11,7 +11,7 @@ from dagster_ckpt.integration.dagster_names import TURN_TAG, UNFIT_TAG, stream_n
 from dagster_ckpt.integration.declared.streaming_function import StreamingFunction
 from dagster_ckpt.integration.events.step_events import Event
 from dagster_ckpt.integration.recovery.dagster_runs import tag_run
-from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor_check
+from dagster_ckpt.integration.recovery.sensor_check import sensor_check, to_evaluation
 from dagster_ckpt.integration.recovery.start_heartbeat import beating_until_open
 from dagster_ckpt.integration.step.already_live import leave_to, live_run_beside
 from dagster_ckpt.integration.step.lost_epochs import refuse_empty_store
@@ -20,7 +20,7 @@ from dagster_ckpt.integration.step.reported_run import run_workload
 from dagster_ckpt.integration.step.stream_rebuild import rebuild_stream
 from dagster_ckpt.integration.step.stream_step import StreamStep
 from dagster_ckpt.integration.step.turns import run_mutex, streams_in_run, works_in_a_child
-from dagster_ckpt.integration.step.workload import workload_of
+from dagster_ckpt.integration.step.workload import choose_workload
 
 
 def run_step(
@@ -37,7 +37,7 @@ def run_step(
     if not recovery.passed:
         context.log.warning("%s stream=%s", recovery.description, stream_name_of(context.asset_key))
     # Now: the result may be hours away, and until then Dagster would show the check as in progress.
-    cast(Callable[[Event], None], context.log_event)(evaluation_of(recovery))
+    cast(Callable[[Event], None], context.log_event)(to_evaluation(recovery))
     result = _run_in_turn(context, streaming, config, resources)
     return result._replace(check_results=[*(result.check_results or ()), recovery])
 
@@ -89,7 +89,7 @@ def _run(step: StreamStep) -> dg.MaterializeResult[Any]:
             if step.choice.rebuild:
                 rebuild_stream(step, beat.pulse)
                 beat.pulse.sign()
-            return run_workload(step, workload_of(step), inputs, on_open)
+            return run_workload(step, choose_workload(step), inputs, on_open)
     except FencedError:
         # Another run may have opened the stream while Spark started here.
         live = None if opened.is_set() else live_run_beside(step)

@@ -64,7 +64,7 @@ class RebuildReport:
         now_ms = self._clock.monotonic_ms()
         if self._logged_ms is None or now_ms - self._logged_ms >= LOGGED_EVERY_MS:
             self._logged_ms = now_ms
-            self._log(text_of(progress))
+            self._log(progress_text(progress))
         if self._observed_ms is None or now_ms - self._observed_ms >= OBSERVED_EVERY_MS:
             self._observed_ms = now_ms
             self._log_event(self._observation(progress))
@@ -74,10 +74,10 @@ class RebuildReport:
             "rebuild_epoch": dg.MetadataValue.int(progress.epoch),
             "rebuild_rows": dg.MetadataValue.int(progress.rows),
         }
-        return dg.AssetObservation(asset_key=self._key, description=text_of(progress), metadata=metadata)
+        return dg.AssetObservation(asset_key=self._key, description=progress_text(progress), metadata=metadata)
 
 
-def text_of(progress: Progress) -> str:
+def progress_text(progress: Progress) -> str:
     """The progress in a line."""
     text = f"Rebuilding as {progress.beside}: epoch {progress.epoch}, {progress.rows:,} rows read"
     if progress.lag is None:

@@ -24,7 +24,7 @@ from dagster_ckpt.integration.declared.streaming_function import StreamingFuncti
 from dagster_ckpt.integration.events.epoch_metadata import Metadata
 from dagster_ckpt.integration.events.event_totals import Reported, read_totals
 from dagster_ckpt.integration.events.step_events import Event
-from dagster_ckpt.integration.events.table_metadata import TableMetadata, TablePlace, descriptions_of
+from dagster_ckpt.integration.events.table_metadata import TableMetadata, TablePlace, column_descriptions
 from dagster_ckpt.integration.reading.late_rows_asset import LateRows, late_rows_reported
 from dagster_ckpt.integration.recovery import crash_loop_check
 from dagster_ckpt.integration.recovery.dagster_runs import instance_id, location_of, may_fence_tag
@@ -243,7 +243,7 @@ class StreamStep:
     @property
     def table(self) -> TableMetadata:
         """What is known of the table before the stream is opened."""
-        return TableMetadata(self.place, descriptions=descriptions_of(self.context.assets_def, self.key))
+        return TableMetadata(self.place, descriptions=column_descriptions(self.context.assets_def, self.key))
 
     @property
     def place(self) -> TablePlace:

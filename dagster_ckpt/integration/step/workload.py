@@ -45,7 +45,7 @@ class Workload:
     metadata: Metadata = field(default_factory=dict)
 
 
-def workload_of(step: StreamStep) -> Workload:
+def choose_workload(step: StreamStep) -> Workload:
     """What the step runs: the user's stream, or a delivery."""
     delivery = step.streaming.delivery
     if delivery is not None:

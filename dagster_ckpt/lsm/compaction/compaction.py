@@ -171,7 +171,7 @@ def _pace(shards: Sequence[ShardDepth], limits: CompactionLimits, *, expiring: b
         # Otherwise the bottom would have too many files.
         bottom_rows / (2 * limits.depth_max),
     )
-    # The depth grows from zero just behind the last slice to `depth` at the next one, a slice at a time. A slice is
+    # The depth grows from zero just after the last slice to `depth` at the next one, a slice at a time. A slice is
     # merged slightly earlier: an occasional epoch without a merge would make the other merges larger.
     share = min(1.0, rows / (bottom_rows + depth * run_rows))
     return _Pace(depth, max(0.5, (depth * (1 + share) - 1) / 2), rows)

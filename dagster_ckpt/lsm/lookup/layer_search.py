@@ -118,11 +118,11 @@ def first_not_less(probe: Probe, wanted: Hashes) -> tuple[Positions, Hashes]:
         # No step passes the end, since the greatest hash is not less than any wanted one.
         at += found < wanted
         found = probe.hashes_at(at)
-    behind = np.flatnonzero(found < wanted)
-    if len(behind):
-        late = probe.only(behind)
-        at[behind] = _by_halves(late, np.less, wanted[behind], at[behind], _first_at(late, cells[behind] + 1))
-        found[behind] = late.hashes_at(at[behind])
+    below = np.flatnonzero(found < wanted)
+    if len(below):
+        late = probe.only(below)
+        at[below] = _by_halves(late, np.less, wanted[below], at[below], _first_at(late, cells[below] + 1))
+        found[below] = late.hashes_at(at[below])
     return at, found
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.coordinator.coordinator import CompletedEpoch, Coordinator, Phase, error_of, step
+from dagster_ckpt.protocol.coordinator.coordinator import CompletedEpoch, Coordinator, Phase, failure_error, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import (
     Aborted,
     Begin,
@@ -173,7 +173,7 @@ class CheckpointCoordinator:
         acks = self._step(JobEnded(epoch))
         if acks is None:
             # Without a failure it is an epoch of an older term, whose job has outlived it.
-            raise error_of(epoch, self.failure or Failure(FailureKind.ABORTED, "the stream was opened again"))
+            raise failure_error(epoch, self.failure or Failure(FailureKind.ABORTED, "the stream was opened again"))
         return acks
 
     def commit(self, epoch: Epoch, now_ms: int) -> None:

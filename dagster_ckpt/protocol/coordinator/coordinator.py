@@ -139,7 +139,7 @@ def step(state: Coordinator, event: Event) -> tuple[Coordinator, list[Effect]]:
             return _other_epoch(state, event)
 
 
-def error_of(epoch: Epoch, failure: Failure) -> CheckpointError:
+def failure_error(epoch: Epoch, failure: Failure) -> CheckpointError:
     """The error to raise after too many failed epochs: which shard, which host, why."""
     where = f"epoch={epoch}, shards={list(failure.shards)}, hosts={list(failure.hosts)}"
     if failure.kind is FailureKind.TIMED_OUT:

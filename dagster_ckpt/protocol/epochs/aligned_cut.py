@@ -77,7 +77,7 @@ class NoCutReason(StrEnum):
 class NoCut:
     """There is none, because `epoch` of `stream` has consumed `consumed` of `upstream`, or was still being created.
 
-    `kept` is the upstream's epoch that could be chosen: for AHEAD the newest, for RETIRED the oldest. `behind` is
+    `kept` is the upstream's epoch that could be chosen: for AHEAD the newest, for RETIRED the oldest. `lagging` is
     another stream that rules out newer ones.
     """
 
@@ -87,7 +87,7 @@ class NoCut:
     upstream: str | None = None
     consumed: Epoch | None = None
     kept: Epoch | None = None
-    behind: str | None = None
+    lagging: str | None = None
 
 
 def known_epochs(manifest: Manifest, *, creating: bool = False) -> KnownEpochs:
@@ -95,7 +95,7 @@ def known_epochs(manifest: Manifest, *, creating: bool = False) -> KnownEpochs:
     return KnownEpochs(consumption_by_epoch(manifest.sources), creating or not is_creating(manifest))
 
 
-def upstreams_of(manifest: Manifest) -> frozenset[str]:
+def upstream_names(manifest: Manifest) -> frozenset[str]:
     """The names of the streams that its stream reads."""
     sources = (source for entry in manifest.pipeline.source_inputs for source in entry.sources)
     return frozenset(source.address for source in sources if source.format == FORMAT)
@@ -106,7 +106,7 @@ def is_creating(manifest: Manifest) -> bool:
 
     It begins with the first batch, which has a position in each upstream. An epoch without a batch may come before.
     """
-    begun = upstreams_of(manifest) <= {each.stream for each in manifest.consumed}
+    begun = upstream_names(manifest) <= {each.stream for each in manifest.consumed}
     return manifest.backfill.status is BackfillStatus.CREATING or not begun
 
 
@@ -132,12 +132,12 @@ def newest_cut(lines: Mapping[str, Line]) -> Cut | Unseen | NoCut:
     Call it again with each `Unseen` manifest added, until it returns another result.
     """
     at = {name: len(line.epochs) - 1 for name, line in lines.items()}
-    behind: dict[str, str] = {}  # by upstream, the stream that made it go back
+    lagging: dict[str, str] = {}  # by upstream, the stream that made it go back
     creating: NoCut | None = None  # the newest epoch that would match, but is still being created
     while True:
         before = dict(at)
         for name, line in lines.items():
-            answer = _agreed(name, lines, at, behind) if line.reads else None
+            answer = _agreed(name, lines, at, lagging) if line.reads else None
             if isinstance(answer, NoCut) and answer.reason is NoCutReason.CREATING:
                 creating = creating or answer
                 if at[name] > 0:
@@ -151,25 +151,25 @@ def newest_cut(lines: Mapping[str, Line]) -> Cut | Unseen | NoCut:
             return Cut({name: lines[name].epochs[index] for name, index in at.items()})
 
 
-def _agreed(name: str, lines: Mapping[str, Line], at: dict[str, int], behind: dict[str, str]) -> Unseen | NoCut | None:
+def _agreed(name: str, lines: Mapping[str, Line], at: dict[str, int], lagging: dict[str, str]) -> Unseen | NoCut | None:
     """Align a stream with its upstreams: take it or them back, once. None if they agree, or may after that."""
     epoch = lines[name].epochs[at[name]]
     seen = lines[name].seen.get(epoch)
     if seen is None:
         return Unseen(name, epoch)
     if not seen.whole:
-        causes = (behind[each] for each in (name, *(one.stream for one in seen.consumed)) if each in behind)
-        return NoCut(NoCutReason.CREATING, name, epoch, behind=next(causes, None))
+        causes = (lagging[each] for each in (name, *(one.stream for one in seen.consumed)) if each in lagging)
+        return NoCut(NoCutReason.CREATING, name, epoch, lagging=next(causes, None))
     for consumed in seen.consumed:
         if consumed.stream in lines:
-            answer = _move(name, consumed, lines, at, behind)
+            answer = _move(name, consumed, lines, at, lagging)
             if answer is not None or lines[name].epochs[at[name]] != epoch:
                 return answer
     return None
 
 
 def _move(
-    name: str, consumed: Consumed, lines: Mapping[str, Line], at: dict[str, int], behind: dict[str, str]
+    name: str, consumed: Consumed, lines: Mapping[str, Line], at: dict[str, int], lagging: dict[str, str]
 ) -> Unseen | NoCut | None:
     """Take the upstream back to what was consumed of it, or the downstream to an epoch that consumed no more."""
     line, upstream = lines[name], lines[consumed.stream]
@@ -180,7 +180,7 @@ def _move(
         back = sum(candidate <= consumed.epoch for candidate in upstream.epochs) - 1
         if back < 0:
             return NoCut(NoCutReason.RETIRED, name, epoch, consumed.stream, consumed.epoch, upstream.epochs[0])
-        at[consumed.stream], behind[consumed.stream] = back, name
+        at[consumed.stream], lagging[consumed.stream] = back, name
     elif consumed.epoch > limit:
         fits, over = _bounds(line, at[name], consumed.stream, limit)
         if over - fits > 1:
@@ -188,7 +188,7 @@ def _move(
         if fits < 0:
             oldest = line.epochs[0]
             needed = max(each.epoch for each in line.seen[oldest].consumed if each.stream == consumed.stream)
-            cause = behind.get(consumed.stream)
+            cause = lagging.get(consumed.stream)
             cause = None if cause == name else cause
             return NoCut(NoCutReason.AHEAD, name, oldest, consumed.stream, needed, limit, cause)
         at[name] = fits

@@ -18,7 +18,7 @@ from collections.abc import Container, Iterable
 from dagster_ckpt.ids import FIRST, Epoch, Term, Version
 from dagster_ckpt.protocol.manifest.manifest import IndexRef, Manifest
 from dagster_ckpt.protocol.manifest.references import Role, references
-from dagster_ckpt.protocol.object_names import file_of
+from dagster_ckpt.protocol.object_names import parse_file_name
 
 MANIFESTS_KEPT = 16
 """The newest manifests are never deleted: the search for the newest one relies on its neighbours."""
@@ -80,7 +80,7 @@ def is_garbage(name: str, needed: set[str], newest: Manifest, writer: Term | Non
     `needed` are the files that manifests and pins name; `writer` is the caller's term, None if it is no writer. The
     object must have been seen before `newest` was read.
     """
-    file = file_of(name)
+    file = parse_file_name(name)
     if file is None or name in needed:
         return False
     if file.term < newest.term:

@@ -68,7 +68,7 @@ class LostOffsets:
         return f"{where} (read up to offset {self.read_to}; {new})"
 
 
-def offsets_of(position: str | Mapping[str, Any]) -> Offsets:
+def parse_offsets(position: str | Mapping[str, Any]) -> Offsets:
     """Spark's offset of topics, from its JSON text or what it decodes to. Raises `ValueError` for any other offset."""
     try:
         topics = json.loads(position) if isinstance(position, str) else position
@@ -84,9 +84,9 @@ def offsets_of(position: str | Mapping[str, Any]) -> Offsets:
 def next_offsets(position: SourcePosition) -> Offsets:
     """Where the stream reads on: after what it has read, or where it begins; empty where it has not begun."""
     if position.current is not None:
-        return offsets_of(position.current)
+        return parse_offsets(position.current)
     # Spark writes the version of its log in the line before.
-    return {} if position.initial is None else offsets_of(position.initial.rpartition("\n")[2])
+    return {} if position.initial is None else parse_offsets(position.initial.rpartition("\n")[2])
 
 
 def find_lost(read_to: Offsets, ids: Mapping[str, str], now: TopicsNow, found: Offsets) -> tuple[LostOffsets, ...]:
@@ -124,7 +124,7 @@ def read_elsewhere(missing: Iterable[LostOffsets], positions: Iterable[SourcePos
     return [each for each in missing if read.get((each.topic, each.partition), 0) > each.read_to]
 
 
-def text_of(offsets: Offsets) -> str:
+def offsets_text(offsets: Offsets) -> str:
     """`departures 0: 120, 1: 130; refunds 0: 7`."""
     return "; ".join(_of_topics(offsets))
 

@@ -50,7 +50,7 @@ class UpstreamPosition:
     nonce: Nonce | None = None
 
     @classmethod
-    def behind(cls, manifest: Manifest) -> "UpstreamPosition":
+    def after(cls, manifest: Manifest) -> "UpstreamPosition":
         """All of the lineage up to the epoch that the manifest shows."""
         return cls(manifest.uuid, manifest.epoch, nonce=manifest.epoch_nonce)
 
@@ -113,7 +113,7 @@ BYTES_A_PART = 128 << 20
 """About this much of a snapshot makes one micro-batch."""
 
 
-def parts_of(snapshot: Manifest, rows_max: int = ROWS_A_PART) -> int:
+def part_count(snapshot: Manifest, rows_max: int = ROWS_A_PART) -> int:
     """The number of parts in which to read a manifest's table, so that each has about `rows_max` rows at most."""
     statistics = snapshot.statistics
     rows = statistics.state_rows if snapshot.table_rows is None else snapshot.table_rows
@@ -182,8 +182,8 @@ def next_part(
     `pinned_in` is the term in which the snapshot of a first part was pinned.
     """
     if at.epoch == EMPTY:
-        begun = UpstreamPosition.behind(snapshot)
-        return replace(begun, part=1, parts=parts_of(snapshot, rows_max), term=pinned_in)
+        begun = UpstreamPosition.after(snapshot)
+        return replace(begun, part=1, parts=part_count(snapshot, rows_max), term=pinned_in)
     assert at.in_snapshot, "the snapshot is read to its end"
     return replace(at, part=at.part + 1)
 
@@ -262,12 +262,12 @@ class Succession:
             version, nonce = self.below
             if manifest.version == version + 1 and manifest.parent_nonce != nonce:
                 return False
-        # Those behind an abandoned epoch that show it still count, until the rollback that shows this one.
+        # Those after an abandoned epoch that show it still count, until the rollback that shows this one.
         return manifest.kind.makes_epoch or manifest.epoch != self.at.epoch or self.at.is_at(manifest)
 
     def plus(self, manifest: Manifest) -> "Succession":
         """With one manifest more, which it admits."""
-        at = UpstreamPosition.behind(manifest) if manifest.kind.makes_epoch else self.at
+        at = UpstreamPosition.after(manifest) if manifest.kind.makes_epoch else self.at
         return Succession(at, (manifest.version, manifest.nonce))
 
 
@@ -288,7 +288,7 @@ def consumption_by_epoch(sources: Iterable[SourcePosition]) -> tuple[Consumed, .
     return tuple(sorted(found, key=lambda each: (each.stream, each.epoch, each.nonce or "")))
 
 
-def backfill_of(sources: Iterable[SourcePosition]) -> Backfill:
+def total_backfill(sources: Iterable[SourcePosition]) -> Backfill:
     """Whether all snapshots that the stream began with are fully read; if not, the progress of the slowest."""
     unfinished = [position for _, position in _positions(sources) if position.in_snapshot]
     if not unfinished:

@@ -122,20 +122,20 @@ def _encode_schema(schema: pa.Schema) -> Json:
 
 def _schema(value: Json) -> pa.Schema:
     try:
-        return _schema_of(value["ipc"])
+        return _decode_schema(value["ipc"])
     except (KeyError, TypeError, binascii.Error, pa.ArrowException, OSError) as error:
         raise ValueError(f"not an Arrow schema ({type(error).__name__})") from error
 
 
 # A stream has the same few schemas in all its manifests.
 @lru_cache(maxsize=256)
-def _schema_of(ipc: str) -> pa.Schema:
+def _decode_schema(ipc: str) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(ipc, validate=True)))
 
 
 @lru_cache(maxsize=256)
 def _text_of_schema(ipc: str) -> str:
-    text: str = _schema_of(ipc).to_string(show_schema_metadata=False)
+    text: str = _decode_schema(ipc).to_string(show_schema_metadata=False)
     return text
 
 
@@ -278,11 +278,11 @@ _PIPELINE = _pipeline(sequence(_pipeline(Codec(_none_before, list))))
 # A stream has the same pipeline in all its manifests: to decode that of sixteen steps takes longer than the rest. One
 # process may have fifty streams, and read as many more.
 @lru_cache(maxsize=256)
-def _pipeline_of(text: str) -> Pipeline:
+def _decode_pipeline(text: str) -> Pipeline:
     return _PIPELINE.decode(json.loads(text))
 
 
-PIPELINE = Codec(lambda value: _pipeline_of(json.dumps(value)), _PIPELINE.encode)
+PIPELINE = Codec(lambda value: _decode_pipeline(json.dumps(value)), _PIPELINE.encode)
 """Equal pipelines that are read one after another are one object."""
 
 

@@ -34,7 +34,7 @@ class ManifestKind(StrEnum):
 
     @property
     def makes_epoch(self) -> bool:
-        """Whether its manifest is behind that of another epoch, and has a change log."""
+        """Whether its manifest follows that of another epoch, and has a change log."""
         return self in (ManifestKind.EPOCH, ManifestKind.SWAP)
 
 
@@ -234,7 +234,7 @@ class SourcePosition:
     initial-offset log, if it keeps one; `files` are those that a file source has seen, under the addresses that they
     had then; `moved` lists, oldest first, where those are now. `topics` has Kafka's id of each topic that was read, by
     name: a topic that was deleted and created again has another. `after_table`: a table's rows came before those of the
-    source. `table` is what that table was: also at epoch 0 behind it, since it will be read again there.
+    source. `table` is what that table was: also at epoch 0 after it, since it will be read again there.
     """
 
     source: SourceIdentity
@@ -301,7 +301,7 @@ class Pipeline:
     It is that of the stream's last step, and has those before it. `operator` is the operator's name and `parameters`
     its options as plain JSON values: enough to read the stream's table without the user's code
     (`operators.from_pipeline`). `appends`: the stream's table is append-only, and has all rows of its change logs;
-    otherwise it is made from one of the state tables. `before` are the steps before the last, each behind those that it
+    otherwise it is made from one of the state tables. `before` are the steps before the last, each after those that it
     reads; they have none before themselves.
 
     `columns` has, for each column of the operator's output, the name that it has in the stream's table. `output` then
@@ -337,7 +337,7 @@ class Pipeline:
 
     @property
     def steps(self) -> tuple["Pipeline", ...]:
-        """All steps, each as a pipeline of its own, the last one behind all others."""
+        """All steps, each as a pipeline of its own, the last one after all others."""
         return (*self.before, replace(self, before=()))
 
     @property

@@ -24,7 +24,7 @@ from itertools import accumulate, groupby
 
 from dagster_ckpt.protocol.ack import FilesMerged
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef
-from dagster_ckpt.protocol.object_names import merges_of
+from dagster_ckpt.protocol.object_names import merge_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def choose(tail: Sequence[ChangeRef], limits: FileMergeLimits) -> FileMerge | No
     if not ripe:
         return None
     files = max(ripe, key=len)
-    return FileMerge(files, 1 + max(merges_of(file.path) for file in files))
+    return FileMerge(files, 1 + max(merge_count(file.path) for file in files))
 
 
 def with_merged(tail: tuple[ChangeRef, ...], merges: Iterable[FilesMerged]) -> tuple[ChangeRef, ...]:
@@ -101,7 +101,7 @@ def _ripe(stretch: _Stretch, limits: FileMergeLimits) -> Iterator[tuple[ChangeRe
         # At least two, since each has less than half of it.
         yield stretch.files[: sum(until <= limits.bytes_max for until in bytes_until)]
         return
-    for _, group in groupby(stretch.files, lambda file: merges_of(file.path)):
+    for _, group in groupby(stretch.files, lambda file: merge_count(file.path)):
         files = tuple(group)
         if len(files) >= limits.files_min:
             yield files
@@ -109,4 +109,4 @@ def _ripe(stretch: _Stretch, limits: FileMergeLimits) -> Iterator[tuple[ChangeRe
 
 def _is_left_alone(file: ChangeRef, limits: FileMergeLimits) -> bool:
     is_large = file.bytes >= limits.bytes_max // 2
-    return is_large or merges_of(file.path) >= limits.merges_max or file.ancestor is not None
+    return is_large or merge_count(file.path) >= limits.merges_max or file.ancestor is not None

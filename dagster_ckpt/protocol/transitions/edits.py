@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, Nonce, StreamUuid, Term, Version
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.epochs.lineage import limit_retained
-from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumption
+from dagster_ckpt.protocol.epochs.upstream import consumption, total_backfill
 from dagster_ckpt.protocol.manifest.manifest import (
     ABANDONED_MAX,
     Ancestor,
@@ -25,7 +25,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
 )
 from dagster_ckpt.protocol.transitions.append_merges import with_merged
-from dagster_ckpt.protocol.transitions.epoch_statistics import bytes_of, statistics_after, work_of_steps
+from dagster_ckpt.protocol.transitions.epoch_statistics import statistics_after, total_bytes, work_of_steps
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 
 ROLLBACKS_MAX = 100
@@ -233,7 +233,7 @@ def reshard_manifest(
         stamp,
         shards=shards,
         runs=runs,
-        statistics=replace(parent.statistics, state_bytes=bytes_of(runs)),
+        statistics=replace(parent.statistics, state_bytes=total_bytes(runs)),
     )
 
 
@@ -262,7 +262,7 @@ def epoch_manifest(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stam
         event_times_us=event_times_us,
         sources=edit.sources,
         consumed=consumption(edit.sources),
-        backfill=backfill_of(edit.sources),
+        backfill=total_backfill(edit.sources),
         statistics=statistics_after(parent, edit.acks, edit.epoch_ms, runs),
         retained=limit_retained(
             (*parent.retained, Retained(epoch, version, stamp.time_ms)), parent.abandoned, retained

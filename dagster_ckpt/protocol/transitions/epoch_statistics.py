@@ -24,7 +24,7 @@ def statistics_after(
         change_bytes=sum(change.bytes for ack in acks for change in ack.changes),
         # For tables whose rows expire it is an estimate: it may err, but an epoch must never fail for that.
         state_rows=max(0, before.state_rows + sum(ack.state_rows for ack in acks)),
-        state_bytes=bytes_of(runs),
+        state_bytes=total_bytes(runs),
         total_rows_in=before.total_rows_in + rows_in,
         total_epochs=before.total_epochs + 1,
         merged_rows=sum(ack.merged_rows for ack in acks),
@@ -61,11 +61,11 @@ def work_of_steps(pipeline: Pipeline, acks: Sequence[ShardAck]) -> tuple[StepWor
     )
 
 
-def bytes_of(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:
+def total_bytes(runs: dict[str, tuple[tuple[RunRef, ...], ...]]) -> int:
     """The bytes of all runs; a run that several shards share counts once."""
-    return sum(run.bytes for run in files_of(shard for table in runs.values() for shard in table))
+    return sum(run.bytes for run in distinct_files(shard for table in runs.values() for shard in table))
 
 
-def files_of(shards: Iterable[Sequence[RunRef]]) -> list[RunRef]:
+def distinct_files(shards: Iterable[Sequence[RunRef]]) -> list[RunRef]:
     """A run of each file of these shards: several shards may share one."""
     return list({run.name: run for shard in shards for run in shard}.values())

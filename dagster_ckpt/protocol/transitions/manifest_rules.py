@@ -40,9 +40,9 @@ from dagster_ckpt.protocol.manifest.manifest import (
 from dagster_ckpt.protocol.manifest.references import references, runs_of
 from dagster_ckpt.protocol.transitions.edits import NO_OWNER, ROLLBACKS_MAX, initial_positions
 from dagster_ckpt.protocol.transitions.shard_layouts import shows_alike
-from dagster_ckpt.protocol.transitions.source_moves import same_but_for_names, sources_of
+from dagster_ckpt.protocol.transitions.source_moves import input_sources, same_but_for_names
 from dagster_ckpt.protocol.transitions.step_changes import StepChange, change_steps
-from dagster_ckpt.protocol.transitions.swap import behind, cannot_take_over
+from dagster_ckpt.protocol.transitions.swap import cannot_take_over, lagging_sources
 from dagster_ckpt.protocol.transitions.well_formed import broken_rules, is_new
 
 Succession = Callable[[Manifest, Manifest], bool]
@@ -276,7 +276,7 @@ def a_swap_shows_what_was_built_beside(parent: Manifest, child: Manifest) -> boo
 
 
 def a_swap_goes_back_in_no_source(parent: Manifest, child: Manifest) -> bool:
-    return not behind(parent, child, ())
+    return not lagging_sources(parent, child, ())
 
 
 def nothing_is_undone(parent: Manifest, child: Manifest) -> bool:
@@ -299,7 +299,7 @@ def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
             entry.first == child.epoch + 1 and parent.epoch <= entry.last for entry in child.abandoned
         )
         return child.epoch in shown and undone
-    same_sources = same_but_for_names(parent.sources, child.sources, sources_of(child.pipeline.source_inputs))
+    same_sources = same_but_for_names(parent.sources, child.sources, input_sources(child.pipeline.source_inputs))
     return (
         child.kind is ManifestKind.OPEN
         and same_sources
@@ -310,7 +310,7 @@ def an_opening_shows_what_was_there(parent: Manifest, child: Manifest) -> bool:
 def epoch_0_begins_where_the_stream_began(parent: Manifest, child: Manifest) -> bool:
     """A rollback to epoch 0 reads the sources from their beginning, also where that was a moment in time."""
     to_empty = child.kind is ManifestKind.ROLLBACK and child.epoch == EMPTY
-    wanted = sources_of(child.pipeline.source_inputs)
+    wanted = input_sources(child.pipeline.source_inputs)
     return not to_empty or same_but_for_names(initial_positions(parent.sources), child.sources, wanted)
 
 

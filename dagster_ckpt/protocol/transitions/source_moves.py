@@ -19,7 +19,7 @@ Moves = tuple[tuple[str, str], ...]
 _KAFKA = "kafka"
 
 
-def sources_of(inputs: Iterable[InputSpec]) -> tuple[SourceIdentity, ...]:
+def input_sources(inputs: Iterable[InputSpec]) -> tuple[SourceIdentity, ...]:
     """The distinct sources of a pipeline, in plan order."""
     return tuple(dict.fromkeys(source for each in inputs for source in each.sources))
 
@@ -59,7 +59,7 @@ def _refuse_chains(known: Sequence[SourceIdentity], wanted: Sequence[SourceIdent
 
 def pipeline_gone_on(before: Pipeline, after: Pipeline, moves: Moves) -> Pipeline:
     """The pipeline that made a state, with its sources spelled as in the pipeline that continues it."""
-    heirs = successors(sources_of(before.source_inputs), sources_of(after.source_inputs), moves)
+    heirs = successors(input_sources(before.source_inputs), input_sources(after.source_inputs), moves)
     return _with_heirs(replace(before, before=tuple(_with_heirs(step, heirs) for step in before.before)), heirs)
 
 
@@ -74,7 +74,7 @@ def positions_gone_on(
     positions: Sequence[SourcePosition], pipeline: Pipeline, moves: Moves
 ) -> tuple[SourcePosition, ...]:
     """The positions, under the pipeline's identities for their sources. Unknown sources stay as they are."""
-    heirs = successors([position.source for position in positions], sources_of(pipeline.source_inputs), moves)
+    heirs = successors([position.source for position in positions], input_sources(pipeline.source_inputs), moves)
     return tuple(
         position if position.source not in heirs else _continue(position, heirs[position.source])
         for position in positions

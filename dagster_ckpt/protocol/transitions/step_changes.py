@@ -58,7 +58,7 @@ class StepChange:
     def is_of_rows_alone(self) -> bool:
         """Whether no state of its own is lost or begun: just steps that have rows of kept ones changed (`mirror`).
 
-        So it is if a filter or an expression behind the last step with state is another one, is new or is gone.
+        So it is if a filter or an expression after the last step with state is another one, is new or is gone.
         """
         begun = [step for number, step in enumerate(self.after.steps) if number not in self.kept]
         steps = [*(self.before.steps[number] for number in self.dropped_steps), *begun]

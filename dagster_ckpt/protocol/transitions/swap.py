@@ -2,7 +2,7 @@
 
 The one that takes over was made by other code from the beginning of the same sources. It may take over once it has read
 at least as far as the stream: no row is lost, and what it has read beyond comes with the epoch. Readers of the stream
-go on behind it. Its change log has what differs between the two tables, so their rows need the same key.
+go on after it. Its change log has what differs between the two tables, so their rows need the same key.
 """
 
 import json
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dagster_ckpt.ids import Epoch, Term, Version
 from dagster_ckpt.protocol.epochs.lineage import limit_retained
-from dagster_ckpt.protocol.epochs.upstream import FORMAT, backfill_of, consumption, decode
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, consumption, decode, total_backfill
 from dagster_ckpt.protocol.json_codec import Json
 from dagster_ckpt.protocol.manifest.manifest import (
     Ancestor,
@@ -72,8 +72,8 @@ def swap_manifest(
         harvested_us=rebuilt.harvested_us,
         sources=sources,
         consumed=consumption(sources),
-        backfill=backfill_of(sources),
-        ancestors=(*parent.ancestors, replace(ancestor_of(rebuilt), handover=handover(parent, rebuilt))),
+        backfill=total_backfill(sources),
+        ancestors=(*parent.ancestors, replace(as_ancestor(rebuilt), handover=handover(parent, rebuilt))),
         statistics=replace(
             after,
             rows_in=0,
@@ -97,7 +97,7 @@ def swap_manifest(
     )
 
 
-def ancestor_of(rebuilt: Manifest) -> Ancestor:
+def as_ancestor(rebuilt: Manifest) -> Ancestor:
     """The stream that was built beside another, among that one's ancestors."""
     return Ancestor(rebuilt.uuid, rebuilt.stream, rebuilt.epoch, swapped=True)
 
@@ -110,7 +110,7 @@ def handover(parent: Manifest, rebuilt: Manifest) -> Handover:
 def cannot_take_over(before: Pipeline, after: Pipeline) -> list[str]:
     """Why the table of a pipeline cannot take the place of another's; empty if it can.
 
-    What reads the stream goes on behind the swap: it knows a row by its key, and a column by its name.
+    What reads the stream goes on after the swap: it knows a row by its key, and a column by its name.
     """
     if after.delivers or before.delivers:
         return ["a delivery has no table of its own"]
@@ -129,7 +129,7 @@ def cannot_take_over(before: Pipeline, after: Pipeline) -> list[str]:
     ]
 
 
-def behind(newest: Manifest, rebuilt: Manifest, moves: Moves) -> list[SourceIdentity]:
+def lagging_sources(newest: Manifest, rebuilt: Manifest, moves: Moves) -> list[SourceIdentity]:
     """The sources of which `newest` has read more than `rebuilt`, so that this one cannot take over yet.
 
     For those that read files, only the number of files is compared: their names may be in index objects. One that

@@ -6,10 +6,10 @@ from itertools import chain, pairwise
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.ids import EMPTY, FIRST, Epoch, can_be_shards
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned, lineage_epochs
-from dagster_ckpt.protocol.epochs.upstream import backfill_of, consumption
+from dagster_ckpt.protocol.epochs.upstream import consumption, total_backfill
 from dagster_ckpt.protocol.manifest.manifest import ABANDONED_MAX, ChangeRef, Manifest, ManifestKind, RunRef
 from dagster_ckpt.protocol.manifest.references import ancestors_named, runs_of
-from dagster_ckpt.protocol.object_names import file_of
+from dagster_ckpt.protocol.object_names import parse_file_name
 from dagster_ckpt.protocol.transitions.edits import ROLLBACKS_MAX
 
 Form = Callable[[Manifest], bool]
@@ -93,7 +93,7 @@ def sources_are_distinct(manifest: Manifest) -> bool:
 
 def consumed_agrees_with_sources(manifest: Manifest) -> bool:
     """`consumed` and `backfill` match the positions of the sources."""
-    return (manifest.consumed, manifest.backfill) == (consumption(manifest.sources), backfill_of(manifest.sources))
+    return (manifest.consumed, manifest.backfill) == (consumption(manifest.sources), total_backfill(manifest.sources))
 
 
 def late_rows_are_those_of_the_inputs(manifest: Manifest) -> bool:
@@ -120,7 +120,7 @@ def lists_are_bounded(manifest: Manifest) -> bool:
 
 
 def is_new(child: Manifest, ref: RunRef | ChangeRef) -> bool:
-    file = file_of(ref.path)
+    file = parse_file_name(ref.path)
     return ref.ancestor is None and file is not None and (file.term, file.epoch) == (child.term, child.epoch)
 
 

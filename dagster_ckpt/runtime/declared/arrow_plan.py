@@ -17,7 +17,7 @@ _Columns = dict[int, ArrowValue]
 """How columns follow from those of the changes, by Spark's number of each."""
 
 
-def arrow_work_of(rows: "DataFrame", worked: "DataFrame", names: Sequence[str]) -> ArrowWork | None:
+def find_arrow_work(rows: "DataFrame", worked: "DataFrame", names: Sequence[str]) -> ArrowWork | None:
     """How these columns of the result follow from the columns of the rows.
 
     None: not by selecting, renaming and the arithmetic of `arrow_work` alone.

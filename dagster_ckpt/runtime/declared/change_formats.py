@@ -25,7 +25,7 @@ _STREAMED = "_streamed"
 """Debezium: 0 for a row of a snapshot, which is older than any change of its key, else 1.
 
 Not by its position: a transaction that was open at PostgreSQL's snapshot has changes at positions before it, which are
-not in it, and come behind it.
+not in it, and come after it.
 """
 _IS_PUT = "_is_put"
 """Delta: 0 for a row that goes, which is older than one that comes in the same commit, else 1."""
@@ -306,11 +306,11 @@ def _time(schema: StructType, path: str | None) -> Column:
             "tombstones expire by the time of a delete: name the column that has it, time=. time=None"
         )
     column = _column(schema, path, "time")
-    return F.timestamp_millis(column) if isinstance(_type_of(schema, path, "time"), IntegralType) else column
+    return F.timestamp_millis(column) if isinstance(_column_type(schema, path, "time"), IntegralType) else column
 
 
 def _row_type(schema: StructType, name: str) -> StructType:
-    type_ = _type_of(schema, name, "format='debezium'")
+    type_ = _column_type(schema, name, "format='debezium'")
     if not isinstance(type_, StructType):
         raise InvalidPipelineError(
             "a Debezium event has the row in a struct: parse it, or give its columns as schema= where the column value "
@@ -321,18 +321,18 @@ def _row_type(schema: StructType, name: str) -> StructType:
 
 def _column(schema: StructType, path: str, use: str) -> Column:
     """The column, or the field of a struct, `source.lsn`. Raises `InvalidPipelineError` where there is none."""
-    _type_of(schema, path, use)
+    _column_type(schema, path, use)
     return F.col(_quote(path) if path in schema.names else ".".join(map(_quote, path.split("."))))
 
 
-def _type_of(schema: StructType, path: str, use: str) -> DataType:
+def _column_type(schema: StructType, path: str, use: str) -> DataType:
     if path in schema.names:
         return schema[path].dataType
     name, _, field = path.partition(".")
     if field and name in schema.names:
         within = schema[name].dataType
         if isinstance(within, StructType):
-            return _type_of(within, field, use)
+            return _column_type(within, field, use)
     raise _missing(schema, path, use)
 
 
@@ -351,7 +351,7 @@ def _missing(schema: StructType, name: str, use: str) -> InvalidPipelineError:
 
 def _has(schema: StructType, path: str) -> bool:
     try:
-        _type_of(schema, path, "")
+        _column_type(schema, path, "")
     except InvalidPipelineError:
         return False
     return True

@@ -31,10 +31,10 @@ def work_of_inputs(stream: Stream) -> tuple[tuple[Work, ...], ...]:
 
     Its base is the table of an upstream or the changes of an earlier step. Inputs of sources have None.
     """
-    return tuple(tuple(map(_work_of, step.inputs)) for step in stream.steps)
+    return tuple(tuple(map(_input_work, step.inputs)) for step in stream.steps)
 
 
-def _work_of(stream: Stream) -> Work:
+def _input_work(stream: Stream) -> Work:
     node = node_of(stream.frame)
     if stream.earlier is not None:
         return _columns_read(node, node_of(stream.earlier.changes))

@@ -16,7 +16,7 @@ from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
-from dagster_ckpt.runtime.declared.row_work import origin_of
+from dagster_ckpt.runtime.declared.row_work import column_origin
 from dagster_ckpt.runtime.declared.step_parts import Earlier, StatefulStep, StepInput
 from dagster_ckpt.runtime.declared.stream import WHOLE_ROWS, Stream
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
@@ -120,10 +120,10 @@ def _behind_us(
     unknown = [each for each in earlier.stream.inputs if each.earlier is None and each.event_time is None]
     if _is_set_operation(earlier.stream) and unknown:
         raise InvalidPipelineError(
-            "the watermark behind a set operation is the least of its inputs': call with_watermark on each of them "
+            "the watermark after a set operation is the least of its inputs': call with_watermark on each of them "
             f"that reads a source. asset={asset}, column={time.column}"
         )
-    origin = origin_of(earlier.changes, stream.frame, time.column)
+    origin = column_origin(earlier.changes, stream.frame, time.column)
     with naming(asset=asset):
         held_us = 0 if origin is None or isinstance(operator, AppendOnly) else output_lag_us(operator.operator, origin)
     return held_us + time.delay_ms * 1000

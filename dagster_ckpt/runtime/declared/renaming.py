@@ -73,7 +73,7 @@ def _works(
             yield {}, operator
             continue
         _check_can_follow(asset, operator, own)
-        under = with_own_names(operator, own, own_code(_code_of(step), own))
+        under = with_own_names(operator, own, own_code(_user_code(step), own))
         # Without one the step stays as the code has it: the comparison with the stored one says what is wrong.
         yield ({}, operator) if under is None else (own, under)
 
@@ -81,7 +81,7 @@ def _works(
 def _check_can_follow(asset: str, operator: OperatorStep | AppendOnly, own: Own) -> None:
     if operator.pipeline.operator == process.NAME:
         raise InvalidPipelineError(
-            "a process function knows the columns by their names: rename them behind it, with select. "
+            "a process function knows the columns by their names: rename them after it, with select. "
             f"asset={asset}, renamed={ {old: new for new, old in own.items()} }"
         )
 
@@ -133,5 +133,5 @@ def _renaming(read: Sequence[str], own: Own) -> Work:
     return work
 
 
-def _code_of(step: Stream) -> object:
+def _user_code(step: Stream) -> object:
     return None if step.step is None else step.step.code

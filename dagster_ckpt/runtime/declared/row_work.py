@@ -187,7 +187,7 @@ def _is_key(field: "StructField") -> bool:
     return is_key(arrow.type)
 
 
-def origin_of(rows: "DataFrame", worked: "DataFrame", column: str) -> str | None:
+def column_origin(rows: "DataFrame", worked: "DataFrame", column: str) -> str | None:
     """Which column of the rows this column of the result is, unchanged; None: it is a new one."""
     number = _attributes(worked).get(column)
     return next((name for name, other in _attributes(rows).items() if other == number), None)

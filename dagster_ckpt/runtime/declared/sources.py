@@ -82,7 +82,7 @@ class StreamSource:
         return self.kafka is not None and self.kafka.begins_at_end
 
 
-def sources_of(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[StreamSource, ...]:
+def identify_sources(asset: str, session: SparkSession, leaves: Sequence[Leaf]) -> tuple[StreamSource, ...]:
     """The distinct sources of a plan, in order of first use.
 
     Raises `InvalidPipelineError` for one whose rows could not be read again after a crash.
@@ -132,7 +132,7 @@ def positions_by_source(sources: Sequence[StreamSource], manifest: Manifest) -> 
     return tuple(known.get(identity, SourcePosition(identity)) for identity in wanted)
 
 
-def moves_of(asset: str, session: SparkSession, moved: Mapping[str, str]) -> Moves:
+def spell_moves(asset: str, session: SparkSession, moved: Mapping[str, str]) -> Moves:
     """The user's old and new addresses, spelled as in identities.
 
     Raises `InvalidPipelineError` for a pattern in place of a folder.

@@ -111,7 +111,7 @@ class Stream:
         if self.earlier is not None or self.upstream is not None or self.step is not None or self.work:
             return
         query = as_steps(self.frame)
-        if query is not None:  # what Spark would keep state for is steps: this stream is behind them
+        if query is not None:  # what Spark would keep state for is steps: this stream follows them
             if self.initial is not None:
                 raise InvalidPipelineError(
                     "initial rows are those of a source: give them to the Stream of its DataFrame, as it is read. "
@@ -124,7 +124,7 @@ class Stream:
 
     @property
     def steps(self) -> tuple["Stream", ...]:
-        """The streams that end in a step, each behind those that it reads; this one is the last."""
+        """The streams that end in a step, each after those that it reads; this one is the last."""
         before = (step for each in self.inputs if each.earlier is not None for step in each.earlier.stream.steps)
         once = {id(step): step for step in (*before, self)}  # a step that two others read is one
         return tuple(once.values())
@@ -528,7 +528,7 @@ class Stream:
 
         `by` is spelled as in `top`, and rows that tie are ordered by their other columns. When a row comes or goes, the
         rows whose values it changes are emitted again, and no others: of `lag`, `lead` and bounded frames a few, of
-        `row_number` and running totals all behind it.
+        `row_number` and running totals all after it.
         """
 
         def build(inputs: Sequence[StepInput]) -> Operator:
@@ -667,7 +667,7 @@ def with_query_work(stream: Stream, work: Work, text: str) -> Stream:
 
 
 def unwrap_last_step(stream: Stream) -> Stream:
-    """The stream that ends in a step, where this one is behind it and nothing was done with its changes."""
+    """The stream that ends in a step, where this one follows it and nothing was done with its changes."""
     if stream.step is not None or stream.earlier is None or stream.earlier.work or stream.keys or stream.event_time:
         return stream
     return stream.earlier.stream
@@ -678,7 +678,7 @@ class PlaceholderFrame:
 
 
 def rows_of(stream: Stream) -> Stream:
-    """The stream of the rows of a table: behind the step, where the stream ends in one."""
+    """The stream of the rows of a table: downstream of the step, where the stream ends in one."""
     return stream if stream.step is None else changes_of_step(stream)
 
 

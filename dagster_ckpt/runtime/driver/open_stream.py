@@ -13,7 +13,7 @@ from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.catalyst.physical_plan import read_once
 from dagster_ckpt.runtime.declared.sources import positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, event_times_of, initial_rows, stages_of
+from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, event_time_columns, initial_rows, plan_stages
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.driver.terms import Terms
 from dagster_ckpt.runtime.kafka.topics import Topics
@@ -22,8 +22,8 @@ from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.micro_batch.epoch_plans import Shuffled
 from dagster_ckpt.runtime.micro_batch.executor_files import ExecutorFiles
 from dagster_ckpt.runtime.micro_batch.seen_files import current_spelling
-from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint, build_checkpoint, conf_of
-from dagster_ckpt.runtime.spark.package_archive import archive_of
+from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint, build_checkpoint, query_conf
+from dagster_ckpt.runtime.spark.package_archive import archive_name
 from dagster_ckpt.runtime.spark.session import is_local, task_slots
 from dagster_ckpt.runtime.spark.wide_rows import limit_batches, plan_wide_rows
 from dagster_ckpt.runtime.task.dataflow import (
@@ -123,7 +123,7 @@ class OpenStream:
             for index, (source, position) in enumerate(zip(sources, positions, strict=True))
             if source.reads_files
         }
-        return build_checkpoint(sources, positions, files, manifest.batch_id, conf_of(session), clock.unique())
+        return build_checkpoint(sources, positions, files, manifest.batch_id, query_conf(session), clock.unique())
 
     def stages(self, shuffled: Shuffled) -> tuple[Stage, ...]:
         """The stages of an epoch whose first step gets its rows in this way."""
@@ -141,15 +141,15 @@ class OpenStream:
                 address=job.address,
                 folder=job.folder,
                 assignment=assignment(number),
-                event_times=event_times_of(step),
+                event_times=event_time_columns(step),
                 engine=job.options.engine,
                 code=step.code,
                 step=number,
                 partial=number == 0 and shuffled is not Shuffled.ROWS,
-                package=None if is_local(session) else archive_of(session.sparkContext),
+                package=None if is_local(session) else archive_name(session.sparkContext),
             )
 
-        return stages_of(self.checked, setup)
+        return plan_stages(self.checked, setup)
 
     def first_epoch(self, stages: tuple[Stage, ...]) -> DataFrame:
         """The replies of the first epoch, of the rows of tables that the stream begins with."""

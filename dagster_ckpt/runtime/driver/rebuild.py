@@ -27,7 +27,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, name_of, parts_of_name
 from dagster_ckpt.protocol.transitions.edits import initial_positions
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
-from dagster_ckpt.runtime.declared.sources import moves_of, source_text
+from dagster_ckpt.runtime.declared.sources import source_text, spell_moves
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, check_stream, check_tables
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks, StreamJob
@@ -158,7 +158,7 @@ class _Rebuild:
 
     @cached_property
     def moves(self) -> Moves:
-        return moves_of(self.job.asset, self.job.stream.frame.sparkSession, self.job.moved)
+        return spell_moves(self.job.asset, self.job.stream.frame.sparkSession, self.job.moved)
 
     def to_end(self, newest: Manifest) -> None:
         checked = check_stream(self.job)
@@ -236,7 +236,7 @@ class _Rebuild:
 
     def _job_beside(self, *, is_last: bool) -> StreamJob:
         stream = self.stream_of(self.folder)
-        # Rows of the next pass would be late behind a flush. The last one ends as a run of the stream does.
+        # Rows of the next pass would be late after a flush. The last one ends as a run of the stream does.
         flushes = is_last and self.job.options.mode is Mode.AVAILABLE_NOW
         options = replace(self.job.options, mode=Mode.AVAILABLE_NOW, run_for_ms=None, flushes=flushes)
         return replace(

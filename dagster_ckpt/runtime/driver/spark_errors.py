@@ -32,7 +32,7 @@ def explain_error(asset: str, sources: Sequence[StreamSource], error: Exception,
     """
     if not isinstance(error, PySparkException):
         return error
-    reason = reason_of(error)
+    reason = reason_text(error)
     found = _MISSING.search(reason)
     missing = [found[1]] if found is not None else list(_missing_folders(sources, session))
     if missing:
@@ -50,7 +50,7 @@ def _with_brokers(source: StreamSource) -> str:
     return name if source.kafka is None else f"{name} at {source.kafka.brokers}"
 
 
-def reason_of(error: Exception) -> str:
+def reason_text(error: Exception) -> str:
     """The text of an error, without the pages of offsets and plans that Spark adds to that of a query."""
     return str(error).partition("\n=== Streaming Query ===")[0]
 

@@ -29,17 +29,17 @@ from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone
 from dagster_ckpt.runtime.catalyst.physical_plan import read_once
 from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.catalyst.values import Node
-from dagster_ckpt.runtime.declared.arrow_plan import arrow_work_of
+from dagster_ckpt.runtime.declared.arrow_plan import find_arrow_work
 from dagster_ckpt.runtime.declared.function_digests import Digests, function_digests
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow, check_initial
 from dagster_ckpt.runtime.declared.renaming import rename, with_files
-from dagster_ckpt.runtime.declared.sources import StreamSource, sources_of
+from dagster_ckpt.runtime.declared.sources import StreamSource, identify_sources
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.micro_batch.initial_tables import describe_table, refuse_other_tables
 from dagster_ckpt.runtime.spark.session import is_session_of_a_stream
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
-from dagster_ckpt.runtime.task.dataflow import Stage, shard_replies, union_of
+from dagster_ckpt.runtime.task.dataflow import Stage, shard_replies, union_inputs
 from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.chain.damaged_end import newest_known
@@ -102,7 +102,7 @@ class CheckedStream:
     def works(self) -> tuple[tuple[ArrowWork, ...] | None, ...]:
         """What is done with the changes that each step reads, if the tasks of earlier steps can do all of it."""
         steps = zip(self.stream.steps, self.dataflow.operators, strict=True)
-        return tuple(_works_of(step, operator.pipeline, self.readers) for step, operator in steps)
+        return tuple(_arrow_works(step, operator.pipeline, self.readers) for step, operator in steps)
 
 
 def check_stream(job: StreamJob) -> CheckedStream:
@@ -162,8 +162,8 @@ def _plan(asset: str, running: Stream, plans: Sequence[Node]) -> CheckedStream:
     together = of_inputs[0]
     if len(plans) > 1:
         # Numbered as Spark numbers them in the plan that runs, where an input may read what another reads too.
-        together = leaves(analysed_plan(asset, union_of([each.frame for each in running.sources])))
-    sources = sources_of(asset, running.frame.sparkSession, together)
+        together = leaves(analysed_plan(asset, union_inputs([each.frame for each in running.sources])))
+    sources = identify_sources(asset, running.frame.sparkSession, together)
     identities = _by_input(sources, list(map(len, of_inputs)))
     return CheckedStream(running, sources, build_dataflow(asset, running, identities))
 
@@ -234,14 +234,14 @@ def initial_rows(checked: CheckedStream) -> list[DataFrame]:
     ]
 
 
-def stages_of(checked: CheckedStream, setup: Callable[[int, Stream], TaskSetup]) -> tuple[Stage, ...]:
+def plan_stages(checked: CheckedStream, setup: Callable[[int, Stream], TaskSetup]) -> tuple[Stage, ...]:
     """The steps in Spark's plan; `setup` makes what the tasks of a step get."""
     steps = checked.stream.steps
     return tuple(
         Stage(
             operator.pipeline,
             of_step,
-            tuple(map(_frame_of, step.inputs, operator.pipeline.inputs)),
+            tuple(map(_frame_maker, step.inputs, operator.pipeline.inputs)),
             shared=checked.readers[number] > 1,
             works=checked.works[number],
             partial=partial_aggregate(operator) if of_step.partial else None,
@@ -260,7 +260,7 @@ def can_aggregate_before(checked: CheckedStream) -> bool:
     return can_be_partial(checked.dataflow.operators[0]) and all(works is not None for works in checked.works[1:])
 
 
-def _works_of(step: Stream, pipeline: Pipeline, read: Mapping[int | None, int]) -> tuple[ArrowWork, ...] | None:
+def _arrow_works(step: Stream, pipeline: Pipeline, read: Mapping[int | None, int]) -> tuple[ArrowWork, ...] | None:
     """What is done with the changes of the steps that this one reads, if their tasks can do all of it themselves.
 
     `read` counts the inputs that read a step.
@@ -270,21 +270,21 @@ def _works_of(step: Stream, pipeline: Pipeline, read: Mapping[int | None, int]) 
         if stream.earlier is None or source.step is None or read[source.step] > 1 or not pipeline.shuffles:
             return None
         rows = stream.earlier.changes
-        work = arrow_work_of(rows, stream.earlier.frame_of(rows), source.schema.names)
+        work = find_arrow_work(rows, stream.earlier.frame_of(rows), source.schema.names)
         if work is None:
             return None
         works.append(work)
     return tuple(works)
 
 
-def _frame_of(stream: Stream, spec: InputSpec) -> Callable[[Sequence[DataFrame]], DataFrame]:
+def _frame_maker(stream: Stream, spec: InputSpec) -> Callable[[Sequence[DataFrame]], DataFrame]:
     earlier, number = stream.earlier, spec.step
     if earlier is None or number is None:
         return lambda _: stream.frame
     return lambda changes: earlier.frame_of(changes[number])
 
 
-def event_times_of(step: Stream) -> tuple[str | None, ...]:
+def event_time_columns(step: Stream) -> tuple[str | None, ...]:
     """The event-time column of each input of a step."""
     return tuple(None if each.event_time is None else each.event_time.column for each in step.inputs)
 
@@ -300,11 +300,11 @@ def _check_plan(job: StreamJob, checked: CheckedStream) -> None:
     def setup(number: int, step: Stream) -> TaskSetup:
         shuffles = checked.dataflow.operators[number].pipeline.shuffles
         layout = ShardAssignment.keyed(1, 1) if shuffles else ShardAssignment.unkeyed(1)
-        return TaskSetup(job.address, job.folder, layout, event_times_of(step), code=step.code, step=number)
+        return TaskSetup(job.address, job.folder, layout, event_time_columns(step), code=step.code, step=number)
 
     try:
         replies = checked.stream.frame.sparkSession.sparkContext.accumulator([], Replies())
-        frame = shard_replies(stages_of(checked, setup), replies, read_once)
+        frame = shard_replies(plan_stages(checked, setup), replies, read_once)
         refuse_stateful_steps(job.asset, analysed_plan(job.asset, frame))  # also between our own
         check_streams(frame)
     except AnalysisException as error:

@@ -175,7 +175,7 @@ class StreamQuery:
             checked=opened.topics.check_positions,
             sources=opened.checked.sources,
             replies=opened.replies,
-            watermarks=Watermarks([_watermark_of(stream) for stream in self._job.stream.sources], run.clock),
+            watermarks=Watermarks([_input_watermark(stream) for stream in self._job.stream.sources], run.clock),
             horizon_us=opened.checked.dataflow.horizon_us,
             on_commit=self._after_commit,
             pulse=run.pulse,
@@ -192,7 +192,7 @@ class StreamQuery:
         self._open.topics.on_commit(epoch.manifest)
 
 
-def _watermark_of(stream: Stream) -> InputWatermark:
+def _input_watermark(stream: Stream) -> InputWatermark:
     event_time = stream.event_time
     if event_time is None:
         return InputWatermark()

@@ -6,9 +6,9 @@ from functools import partial
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history.damage.damage_advice import with_advice
-from dagster_ckpt.runtime.declared.sources import moves_of
+from dagster_ckpt.runtime.declared.sources import spell_moves
 from dagster_ckpt.runtime.driver.spark_errors import secrets_left_out
-from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, as_stored, check_stream, event_times_of
+from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, as_stored, check_stream, event_time_columns
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_work import StreamWork
 from dagster_ckpt.runtime.driver.terms import RunContext, run_terms
@@ -55,7 +55,7 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
 
 def _as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> tuple[CheckedStream, Opening]:
     """The stream as its manifests have it, and how its writer opens."""
-    moves = moves_of(job.asset, job.stream.frame.sparkSession, job.moved)
+    moves = spell_moves(job.asset, job.stream.frame.sparkSession, job.moved)
     checked = as_stored(checked, chain, job, moves)
-    timed = frozenset(number for number, step in enumerate(checked.stream.steps) if any(event_times_of(step)))
+    timed = frozenset(number for number, step in enumerate(checked.stream.steps) if any(event_time_columns(step)))
     return checked, replace(job.opening(checked.dataflow.pipeline), moves=moves, timed_steps=timed)

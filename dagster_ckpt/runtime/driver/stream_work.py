@@ -16,7 +16,7 @@ from dagster_ckpt.protocol.coordinator.checkpoint_coordinator import CheckpointC
 from dagster_ckpt.protocol.redaction import redacted_text
 from dagster_ckpt.runtime.declared.function_digests import changed_functions
 from dagster_ckpt.runtime.driver.open_stream import OpenStream
-from dagster_ckpt.runtime.driver.spark_errors import explain_error, jvm_is_gone, reason_of
+from dagster_ckpt.runtime.driver.spark_errors import explain_error, jvm_is_gone, reason_text
 from dagster_ckpt.runtime.driver.stream_checks import CheckedStream
 from dagster_ckpt.runtime.driver.stream_job import JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_query import StreamQuery
@@ -80,7 +80,7 @@ class StreamWork:
         coordinator.fail_try(str(error))
         if coordinator.may_try_again:
             failures, tolerated = coordinator.failures_in_a_row, coordinator.tolerable_failures
-            _LOG.warning(RETRIED, what, self._open.job.asset, failures, tolerated, redacted_text(reason_of(error)))
+            _LOG.warning(RETRIED, what, self._open.job.asset, failures, tolerated, redacted_text(reason_text(error)))
         return coordinator.may_try_again
 
     def attempt(self) -> JobResult | None:

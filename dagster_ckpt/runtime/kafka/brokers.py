@@ -150,7 +150,7 @@ class Brokers:
         return {(str(each.topic()), int(each.partition())): int(answer.get(each).offset()) for each in partitions}
 
 
-def reason_of(error: Exception) -> str:
+def reason_text(error: Exception) -> str:
     """The error of the cluster, in one line without Java's stack."""
     if not isinstance(error, Py4JJavaError):
         return type(error).__name__

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.protocol.epochs.topic_offsets import Offsets, next_offsets
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.declared.sources import StreamSource, positions_by_source
-from dagster_ckpt.runtime.kafka.brokers import Brokers, reason_of
+from dagster_ckpt.runtime.kafka.brokers import Brokers, reason_text
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class GroupCommits:
                     brokers.commit(group, offsets)
                 self._trouble = ""
             except (Py4JError, OSError) as error:
-                reason = reason_of(error)
+                reason = reason_text(error)
                 if reason != self._trouble:  # once, not with each epoch
                     _LOG.warning(
                         "the committed offsets were not written to the consumer group. They only inform: the stream is "

@@ -24,7 +24,7 @@ from dagster_ckpt.protocol.epochs.topic_offsets import (
 )
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition
 from dagster_ckpt.runtime.declared.sources import KafkaOptions, StreamSource, positions_by_source, source_text
-from dagster_ckpt.runtime.kafka.brokers import Brokers, reason_of
+from dagster_ckpt.runtime.kafka.brokers import Brokers, reason_text
 from dagster_ckpt.runtime.kafka.group_commits import GroupCommits
 
 _LOG = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Topics:
         except (Py4JError, OSError) as error:
             raise CheckpointDeclinedError(
                 "Kafka did not confirm that its topics still have the records of the epoch: nothing of it was "
-                f"committed. asset={self.asset}, reason={reason_of(error)}"
+                f"committed. asset={self.asset}, reason={reason_text(error)}"
             ) from None
 
     def _check(self, before: Sequence[SourcePosition], after: Sequence[SourcePosition]) -> tuple[SourcePosition, ...]:
@@ -151,7 +151,7 @@ class Topics:
             try:
                 now = each.brokers.topics({topic for topic, _ in read_to})
             except (Py4JError, OSError) as error:
-                _LOG.info("Kafka does not answer. asset=%s, reason=%s", self.asset, reason_of(error))
+                _LOG.info("Kafka does not answer. asset=%s, reason=%s", self.asset, reason_text(error))
                 continue
             missing = [
                 each

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.epochs.lineage import lineage
-from dagster_ckpt.protocol.epochs.topic_offsets import Offsets, TopicsNow, next_offsets, offsets_of
+from dagster_ckpt.protocol.epochs.topic_offsets import Offsets, TopicsNow, next_offsets, parse_offsets
 from dagster_ckpt.protocol.epochs.upstream import FORMAT as UPSTREAM
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, decode, following_count
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SourcePosition
@@ -67,8 +67,8 @@ def lag_of_any(source: Mapping[str, Any], looked_ms: int, *, finds_data: bool) -
     Nothing waits where Spark's last look found nothing. Otherwise what has come since that look is unread, perhaps.
     """
     latest = source.get("latestOffset")
-    behind = finds_data or (latest is not None and latest != source.get("endOffset"))
-    return SourceLag(since_ms=looked_ms if behind else None)
+    waits = finds_data or (latest is not None and latest != source.get("endOffset"))
+    return SourceLag(since_ms=looked_ms if waits else None)
 
 
 def looked_ms(progress: Mapping[str, Any]) -> int:
@@ -165,7 +165,7 @@ def topics_lag(
     The brokers are asked, since Spark does not look while an epoch is in work. Its last look, `latest`, alone has
     partitions that are new. Raises `LookupError` before the first one.
     """
-    partitions = {**({} if latest is None else offsets_of(latest)), **committed}.keys()
+    partitions = {**({} if latest is None else parse_offsets(latest)), **committed}.keys()
     if not partitions:
         raise LookupError("Spark has not looked at the topics yet")
     now = topics.now(source, {topic for topic, _ in partitions})
@@ -237,10 +237,10 @@ class UpstreamWatch:
 
     def lag(self, offset: str | None) -> SourceLag:
         """The lag of a reader whose committed offset is this one, None at the beginning. Raises what reading raises."""
-        return epochs_behind(self._log.newest(), None if offset is None else decode(offset))
+        return unread_epochs(self._log.newest(), None if offset is None else decode(offset))
 
 
-def epochs_behind(newest: Manifest, at: UpstreamPosition | None) -> SourceLag:
+def unread_epochs(newest: Manifest, at: UpstreamPosition | None) -> SourceLag:
     """What the upstream with this newest manifest has for a reader at `at`, None at the beginning.
 
     Exact within the epochs that the upstream retains. Below them its openings count as epochs, and the time is that of

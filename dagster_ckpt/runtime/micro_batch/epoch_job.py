@@ -55,7 +55,7 @@ def running_tasks(context: SparkContext, tag: str, assignment: ShardAssignment) 
                 yield _describe(task, assignment, works_shards=is_last)
 
 
-def progress_of(context: SparkContext, tag: str, assignment: ShardAssignment) -> JobProgress:
+def job_progress(context: SparkContext, tag: str, assignment: ShardAssignment) -> JobProgress:
     """The progress of the jobs with that tag: a few calls for each stage, however many tasks it has.
 
     Raises Spark's error where it does not answer.
@@ -185,7 +185,7 @@ class EpochJob:
             rows.count()
             tasks = int(rows.getNumPartitions())
         except (Py4JError, PySparkException) as error:
-            return JobOutcome((), error, reason_of(error), self._silent, self._aborted)
+            return JobOutcome((), error, reason_text(error), self._silent, self._aborted)
         finally:
             with self._reporting:
                 self._done.set()
@@ -217,13 +217,13 @@ class EpochJob:
         try:
             return tuple(islice(running_tasks(context, self._tag, self._assignment), _TASKS_SHOWN_MAX))
         except (Py4JError, PySparkException) as error:
-            return (RunningTask(f"unknown, for Spark's status store did not answer: {reason_of(error)}"),)
+            return (RunningTask(f"unknown, for Spark's status store did not answer: {reason_text(error)}"),)
 
     def _report_progress(self, context: SparkContext) -> None:
         """Report progress from a separate thread: Spark may hang, and nothing else may wait for it then."""
         while not self._done.wait(_PROGRESS_EVERY_S):
             try:
-                progress = progress_of(context, self._tag, self._assignment)
+                progress = job_progress(context, self._tag, self._assignment)
             except (Py4JError, PySparkException, ConnectionError) as error:
                 _LOG.debug("Spark did not report the epoch's progress; it is asked again in a second. reason=%s", error)
                 continue
@@ -232,7 +232,7 @@ class EpochJob:
                     self._on_progress(progress)
 
 
-def reason_of(error: Py4JError | PySparkException) -> str:
+def reason_text(error: Py4JError | PySparkException) -> str:
     """What went wrong, without the pages of stack traces around it."""
     cause: Any = getattr(error, "java_exception", None)
     text = str(cause.getMessage()) if cause is not None else str(error)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dagster_ckpt.errors import CheckpointDeclinedError, StoreUnavailableError
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.object_names import file_of
+from dagster_ckpt.protocol.object_names import parse_file_name
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
@@ -59,4 +59,4 @@ def _own_files(ack: ShardAck, epoch: Epoch) -> Iterator[str]:
     named += [change.path for change in ack.changes]
     if ack.files_merged is not None:
         named.append(ack.files_merged.file.path)
-    return (name for name in named if (file := file_of(name)) is not None and file.epoch == epoch)
+    return (name for name in named if (file := parse_file_name(name)) is not None and file.epoch == epoch)

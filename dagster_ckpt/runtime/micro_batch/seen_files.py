@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from dagster_ckpt.errors import IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, FilesMoved
-from dagster_ckpt.protocol.redaction import redacted_file, user_of
+from dagster_ckpt.protocol.redaction import redacted_file, user_in
 from dagster_ckpt.runtime.declared.sources import StreamSource, spark_spelling
 from dagster_ckpt.runtime.spark.file_index import SEPARATOR, file_index, file_states, joined_addresses
 
@@ -61,7 +61,7 @@ def current_spelling(
     Lists the source where necessary, after all pieces. Raises `IncompatibleStateError` where several files differ only
     in the values of their parameters, and only some of them were seen.
     """
-    user, at = user_of(source.path), 0
+    user, at = user_in(source.path), 0
     moves = [(_pattern(session, each.old), _prefix(session, each.new), each.entries) for each in moved]
     with_values: Counter[FileSeen] = Counter()
     for columns in seen:
@@ -76,7 +76,7 @@ def current_spelling(
             paths = pc.replace_substring_regex(paths, _NO_USER, rf"\1{_literally(user)}@")
         yield table.set_column(0, SEEN.field(0), paths)
     if with_values:
-        yield table_of(match_files(asset, with_values, list_files(session, source)))
+        yield files_table(match_files(asset, with_values, list_files(session, source)))
 
 
 def match_files(asset: str, seen: Counter[FileSeen], there: Iterable[FileSeen]) -> list[FileSeen]:
@@ -100,7 +100,7 @@ def match_files(asset: str, seen: Counter[FileSeen], there: Iterable[FileSeen]) 
     return [file for files in alike.values() for file in files]
 
 
-def table_of(files: Iterable[FileSeen]) -> pa.Table:
+def files_table(files: Iterable[FileSeen]) -> pa.Table:
     """Files seen as one table of `SEEN`."""
     rows = [{"path": file.path, "modified_ms": file.modified_ms} for file in files]
     return pa.Table.from_pylist(rows, SEEN)

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from dagster_ckpt.protocol.epochs.topic_offsets import FORMAT, next_offsets, offsets_of
+from dagster_ckpt.protocol.epochs.topic_offsets import FORMAT, next_offsets, parse_offsets
 from dagster_ckpt.protocol.manifest.manifest import FileSeen, SourcePosition
 from dagster_ckpt.protocol.redaction import redacted_file
 from dagster_ckpt.runtime.declared.sources import StreamSource
@@ -140,7 +140,7 @@ class SparkCheckpoint:
         return self._root / "sources" / str(source.number)
 
 
-def conf_of(session: SparkSession) -> dict[str, str]:
+def query_conf(session: SparkSession) -> dict[str, str]:
     """The settings that Spark records with a query's offsets, as the session has them now."""
     metadata = java_class(session, "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata")
     written = json.loads(metadata.apply(0, 0, session._jsparkSession.conf()).json())  # noqa: SLF001
@@ -160,7 +160,8 @@ def build_checkpoint(
 
     `positions` are in the order of `sources`; `files` has, for the index of each file source, all files it has seen,
     spelled as Spark does (`seen_files`), in pieces: no more than one is held.
-    `conf` is the session's `conf_of`: without it Spark warns of each setting. `unique` is 32 unique hexadecimal digits.
+    `conf` is the session's `query_conf`: without it Spark warns of each setting. `unique` is 32 unique hexadecimal
+    digits.
     """
     root = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=process_folder()))
     checkpoint = SparkCheckpoint(root, sources, max(batch_id or 0, _FIRST_BATCH))
@@ -241,7 +242,7 @@ def _ranges(position: SourcePosition, advance: Advance) -> Iterator[str]:
     if len(files) > _FILES_MAX:
         yield f"{len(files) - _FILES_MAX} more files"
     if position.source.format == FORMAT and advance.current is not None:
-        begins, ends = next_offsets(position), offsets_of(advance.current)
+        begins, ends = next_offsets(position), parse_offsets(advance.current)
         for (topic, partition), end in sorted(ends.items()):
             begin = begins.get((topic, partition), 0)
             if end > begin:

@@ -14,5 +14,5 @@ Reading order
     file_index               the files that a file source would read now
     unseen_store             what to raise on a host that does not see the store
     spark_reader             streams as DataFrames
-    batch_source             the batch source behind them
+    batch_source             the batch source that they read
 """

@@ -17,7 +17,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore, StreamHistory
 from dagster_ckpt.ids import Version
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
-from dagster_ckpt.protocol.epochs.upstream import FORMAT, parts_of
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, part_count
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.manifest.references import changes_alone, table_alone
 from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
@@ -111,7 +111,7 @@ def _table(address: StoreAddress, history: StreamHistory, given: Mapping[str, st
             f"load it again. epoch={epoch} ({given[NONCE]}), there={shown.epoch} ({shown.epoch_nonce}), "
             f"stream={history.name!r}"
         )
-    tasks = parts_of(shown)
+    tasks = part_count(shown)
     return Chosen(
         address, history.name, (table_alone(shown),), changes=False, schema=shown.pipeline.output, tasks=tasks
     )

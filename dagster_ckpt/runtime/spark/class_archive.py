@@ -25,7 +25,7 @@ _QUIET = "-Xlog:cds*=off"
 _TRAINING_S_MAX = 600
 
 
-def archive_of(environ: Mapping[str, str]) -> Path | None:
+def archive_path(environ: Mapping[str, str]) -> Path | None:
     """The path of the archive for the Spark that this environment starts; None where there is no Spark."""
     home = environ.get("SPARK_HOME")
     if home:
@@ -40,7 +40,7 @@ def use_archive(environ: MutableMapping[str, str]) -> None:
     given = environ.get(JAVA_OPTIONS, "")
     if any(option in given for option in _OF_ARCHIVES):
         return  # before Python's path is searched for Spark: this runs for each asset definition
-    archive = archive_of(environ)
+    archive = archive_path(environ)
     if archive is None or not archive.is_file():
         return
     environ[JAVA_OPTIONS] = " ".join([f'"-XX:SharedArchiveFile={archive}"', _QUIET, given]).strip()

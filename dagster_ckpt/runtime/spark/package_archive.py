@@ -26,7 +26,7 @@ _OURS = re.compile(rf"{_PREFIX}[0-9a-f]{{16}}\.zip")
 
 def ship_package(context: "SparkContext") -> None:
     """Have Spark bring this package to all executors of the context, also to later ones; once per context."""
-    if archive_of(context) is not None:
+    if archive_name(context) is not None:
         return
     # Kept as long as the context: executors that start later fetch it from the driver.
     folder = tempfile.mkdtemp(dir=context._temp_dir)  # noqa: SLF001  (Spark removes it with the context)
@@ -37,7 +37,7 @@ def ship_package(context: "SparkContext") -> None:
         sys.path[:] = path  # Spark adds it to the driver's path too, where the package is already
 
 
-def archive_of(context: "SparkContext") -> str | None:
+def archive_name(context: "SparkContext") -> str | None:
     """The file name of the archive that Spark brings to the context's executors; None: it brings none."""
     names = context._python_includes or ()  # noqa: SLF001  (Spark exposes it nowhere else)
     return next((name for name in names if _OURS.fullmatch(name)), None)

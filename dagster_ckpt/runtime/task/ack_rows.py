@@ -27,7 +27,7 @@ Reply = ShardAck | ShardDecline
 
 @dataclass(frozen=True, slots=True)
 class _Replies:
-    """Those of a task. Its ACKs are without their run lists, which come one behind the other.
+    """Those of a task. Its ACKs are without their run lists, which come one after the other.
 
     `tables` is how many lists each ACK has, `names` has the table of each, `counts` how many runs it has.
     """

@@ -65,7 +65,7 @@ def shard_replies(stages: Sequence[Stage], replies: ReplyAccumulator, cut: Cut) 
 def rows_of_sources(stages: Sequence[Stage]) -> DataFrame:
     """The rows of all inputs that read sources, as one streaming DataFrame, for `on_batch`."""
     rows = [_by_number(each(()), names) for each, names in source_inputs(stages)]
-    return rows[0] if len(rows) == 1 else union_of(rows)
+    return rows[0] if len(rows) == 1 else union_inputs(rows)
 
 
 def on_batch(stages: Sequence[Stage], batch: DataFrame) -> list[Stage]:
@@ -174,7 +174,7 @@ def _packed_rows(stages: Sequence[Stage], step: int) -> PackedRows | None:
 def _once(changes: DataFrame, stage: Stage, cut: Cut) -> DataFrame:
     """The changes of a step that several steps read, so that its tasks run once.
 
-    All who read it get one RDD behind one shuffle. Whether Spark finds that two parts of a plan are the same and reuses
+    All who read it get one RDD after one shuffle. Whether Spark finds that two parts of a plan are the same and reuses
     the shuffle of one depends on what is below. Were the tasks run twice nevertheless, the epoch would be declined.
     """
     tasks = stage.setup.assignment.tasks
@@ -205,7 +205,7 @@ def _shuffle(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, lis
     hashed = []
     for frame, its, keys in zip(rows, names, keys_of_inputs(pipeline), strict=True):
         numbered = dict(zip(its, frame.columns, strict=True))
-        hashed.append(frame.withColumn(HASH, _hash_of([numbered[key] for key in keys])))
+        hashed.append(frame.withColumn(HASH, _hash_column([numbered[key] for key in keys])))
     if len(hashed) == 1:
         together, columns = hashed[0], [*names[0], HASH]
     else:
@@ -218,7 +218,7 @@ def _shuffle(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, lis
     return together.repartitionById(assignment.tasks, F.expr(assignment.partition_in_sql())), columns
 
 
-def union_of(inputs: Sequence[DataFrame]) -> DataFrame:
+def union_inputs(inputs: Sequence[DataFrame]) -> DataFrame:
     """Several inputs in one plan, in the order of `shard_replies`: it has the query's sources."""
     rows = [_by_number(frame, frame.columns) for frame in inputs]
     return _union(rows, [frame.withColumn(HASH, F.lit(0)) for frame in rows], range(len(rows)))
@@ -248,7 +248,7 @@ def _partially_aggregated(rows: DataFrame, names: Sequence[str], partial: Partia
     return rows.groupBy(*(numbered[key] for key in partial.pipeline.keys)).agg(*aggregates)
 
 
-def _hash_of(keys: Sequence[str]) -> Column:
+def _hash_column(keys: Sequence[str]) -> Column:
     """The key's hash. Without keys it is the seed, as `key_hashes` has it: Spark's function needs a column."""
     return F.xxhash64(*keys) if keys else F.lit(SEED).cast("long")
 

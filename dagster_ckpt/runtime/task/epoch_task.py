@@ -37,7 +37,7 @@ from dagster_ckpt.runtime.task.packed_rows import TASK, PackedRows, unpack
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.runtime.task.unchanged_steps import fill_table, fills_table, pass_on_table, with_steps
-from dagster_ckpt.runtime.task.worker_engine import EngineOptions, engine_of, exempt_from_gc
+from dagster_ckpt.runtime.task.worker_engine import EngineOptions, exempt_from_gc, process_engine
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import StoreAddress
@@ -157,7 +157,7 @@ def epoch_task(
         )
         replies: list[Reply] = []
         for changes in run_task(setup, order, context.partitionId(), context.taskAttemptId(), rows, replies):
-            assert passed_on is not None, "no step is behind the last"
+            assert passed_on is not None, "no step follows the last"
             yield from passed_on.batches(changes, context.partitionId())
         if columns is None:  # Spark starts a new Python process for the next task if one has left rows
             deque(rows, maxlen=0)
@@ -227,7 +227,7 @@ def replies_of(
     """The replies of one task of the last step."""
     replies: list[Reply] = []
     for _ in run_task(setup, order, partition, attempt, batches, replies):
-        raise AssertionError("no step is behind the last")
+        raise AssertionError("no step follows the last")
     return replies
 
 
@@ -276,7 +276,7 @@ def _begin(setup: TaskSetup, order: EpochOrder, attempt: int) -> ShardWork:
         assignment=setup.assignment,
         event_times=setup.event_times,
         clock=clock,
-        engine=engine_of(setup.engine, store),
+        engine=process_engine(setup.engine, store),
         step=setup.step,
     )
 

@@ -21,7 +21,7 @@ _SHOWN_BYTES = 20
 """How much of a text an error shows, before and after the first byte that is wrong."""
 
 
-def chunks_of(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.Table]:
+def cut_chunks(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.Table]:
     """The batches' rows, in order, as tables of at most `bytes_max`, or of one row; none is empty.
 
     Besides the chunk, at most one batch is held.

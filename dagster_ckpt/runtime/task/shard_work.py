@@ -22,7 +22,7 @@ from dagster_ckpt.protocol.object_names import FileId, merged_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
 from dagster_ckpt.protocol.transitions.renamed_columns import former_names
 from dagster_ckpt.runtime.task.ack_rows import Reply
-from dagster_ckpt.runtime.task.row_intake import Intake, chunks_of, rows_by_input
+from dagster_ckpt.runtime.task.row_intake import Intake, cut_chunks, rows_by_input
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.state.committed import append_files, change_log
 from dagster_ckpt.state.engine import Engine
@@ -188,7 +188,7 @@ class ShardWork:
         return tuple(late[number] if step == self.step else 0 for step, number in places)
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        return chunks_of(batches, self.engine.budget.chunk_bytes)
+        return cut_chunks(batches, self.engine.budget.chunk_bytes)
 
     def _take_in(
         self,

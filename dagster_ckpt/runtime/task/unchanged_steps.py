@@ -86,7 +86,7 @@ def fill_table(work: ShardWork, pipeline: Pipeline, old: int, shards: Sequence[S
     filled = _Filled(step.pipeline, step.operator, step.materializer, _rerun(work, old, shards))
     begun = replace(work, manifest=change_steps(work.manifest, pipeline))
     for _ in begun.transform(filled, shards, (), replies):
-        raise AssertionError("no step is behind the last")
+        raise AssertionError("no step follows the last")
 
 
 def _stateful(pipeline: Pipeline, code: object = None) -> OperatorStep:
@@ -105,7 +105,7 @@ def _current(work: ShardWork, number: int, shards: Sequence[Shard], code: object
     manifest = work.manifest
     table = _stateful(manifest.pipeline.steps[number].own, code).table
     assert table is not None, "it has a table of its rows"
-    within = _hashes_of(manifest, shards)
+    within = _hash_range(manifest, shards)
     name = manifest.pipeline.name_in_runs(number, table.name)
     yield from map(table.rows, live_pieces(work.store, manifest, name, within, work.engine.runs))
 
@@ -131,7 +131,7 @@ def _rerun(work: ShardWork, old: int, shards: Sequence[Shard]) -> Iterator[Chang
     tables = [manifest.pipeline.name_in_runs(old, spec.name) for spec in operator.pipeline.tables]
     runs = {ref.name: ref.bytes for name in tables for shard in shards for ref in manifest.runs[name][shard]}
     parts = 1 + _ROOM * sum(runs.values()) // work.engine.budget.soft_bytes
-    for within in _parts(_hashes_of(manifest, shards), parts):
+    for within in _parts(_hash_range(manifest, shards), parts):
         yield from _outputs(work, operator, old, within)
 
 
@@ -168,7 +168,7 @@ class _Filled(OperatorStep):
         return self.emit(self.output, state, context)
 
 
-def _hashes_of(manifest: Manifest, shards: Sequence[Shard]) -> HashRange:
+def _hash_range(manifest: Manifest, shards: Sequence[Shard]) -> HashRange:
     return HashRange(shard_range(shards[0], manifest.shards).lo, shard_range(shards[-1], manifest.shards).hi)
 
 

@@ -63,7 +63,7 @@ _kept: dict[bool, _ProcessEngine] = {}
 """The newest engine for local stores (True) and for remote ones (False)."""
 
 
-def engine_of(options: EngineOptions, store: ObjectStore) -> Engine:
+def process_engine(options: EngineOptions, store: ObjectStore) -> Engine:
     """This process's engine for streams in `store`. A forked child gets a new one: it inherits no thread.
 
     A process runs one task at a time. Where streams with other options alternate in it, its runs stay open unless the

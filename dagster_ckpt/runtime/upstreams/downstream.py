@@ -48,7 +48,7 @@ class Read(StrEnum):
 class Planned:
     """What a query was planned on: the columns of the upstream that it reads, and the key of its rows.
 
-    `key` is `key_of` the upstream's pipeline.
+    `key` is `table_key` the upstream's pipeline.
     """
 
     columns: pa.Schema
@@ -67,10 +67,10 @@ class Planned:
         newest = to_arrow_schema(to_spark_schema(pipelines[-1].output))
         own = [field for field in self.columns if field.name not in _LOG_COLUMNS]
         there = all(field.name in newest.names and widens(newest.field(field.name).type, field.type) for field in own)
-        return there and all(key_of(pipeline) == self.key for pipeline in pipelines)
+        return there and all(table_key(pipeline) == self.key for pipeline in pipelines)
 
 
-def key_of(pipeline: Pipeline) -> tuple[str, ...] | None:
+def table_key(pipeline: Pipeline) -> tuple[str, ...] | None:
     """The columns that identify a row of the table, `EQUAL_ROWS` if none do; None for a table that only grows."""
     if pipeline.appends:
         return None

@@ -51,7 +51,7 @@ class NextReads:
         while following := log.following(at, _EPOCHS_AT_ONCE):
             for manifest in following:
                 self._check(self.chain.store, manifest.epoch, manifest.changes, error_text)
-            at = UpstreamPosition.behind(following[-1])
+            at = UpstreamPosition.after(following[-1])
 
     def remedy(self, error: CorruptStateError, restart: str) -> str:
         """What helps against damage that `check` has found, and the upstream's newest epoch without the damaged object.

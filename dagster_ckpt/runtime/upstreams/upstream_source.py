@@ -42,7 +42,7 @@ from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
 _EPOCHS_MAX = 2**31 - 1
 
 
-def source_of(downstream: Downstream) -> type[DataSource]:
+def data_source(downstream: Downstream) -> type[DataSource]:
     """The data source for one session. The address is in its closure: it may hold secrets, and Spark shows options."""
 
     class UpstreamDataSource(DataSource):
@@ -102,7 +102,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return _offset(next_part(at, snapshot, reader.term, self._downstream.rows_a_part))
         epochs_max = limit.max_files if isinstance(limit, ReadMaxFiles) else _EPOCHS_MAX
         following = self._log.following(at, epochs_max, self._until)
-        return _offset(UpstreamPosition.behind(following[-1])) if following else dict(start)
+        return _offset(UpstreamPosition.after(following[-1])) if following else dict(start)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         after, until = _position(start), _position(end)
@@ -116,7 +116,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             shares = [Share(piece, until.parts * tasks) for piece in range(after.part * tasks, until.part * tasks)]
             return [SnapshotShare(stream, until, share) for share in shares]
         newest = self._log.newest()
-        epochs = [with_names_of(each, newest) for each in self._log.behind(newest, after, until=until.epoch)]
+        epochs = [with_names_of(each, newest) for each in self._log.epochs_after(newest, after, until=until.epoch)]
         self._check_planned(after, [*epochs, newest])
         changed = tuple(manifest for manifest in epochs if manifest.changes)
         return [LogShare(changed, Share(task, tasks)) for task in range(tasks)] if changed else []

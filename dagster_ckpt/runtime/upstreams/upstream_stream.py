@@ -17,13 +17,13 @@ from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.session import as_active
-from dagster_ckpt.runtime.upstreams.downstream import Downstream, Read, check_spark, key_of
+from dagster_ckpt.runtime.upstreams.downstream import Downstream, Read, check_spark, table_key
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.retention_refs.upstream_log import UpstreamLog
 from dagster_ckpt.storage.stores.folder import folder_store
 
 
-def newest_of(downstream: Downstream, parts: Sequence[str], clock: Clock, wait_ms: int = 0) -> Manifest:
+def newest_manifest(downstream: Downstream, parts: Sequence[str], clock: Clock, wait_ms: int = 0) -> Manifest:
     """The newest manifest of the stream whose asset key has these parts.
 
     Waits for a stream that was never opened: see `UpstreamLog.await_open`.
@@ -52,7 +52,7 @@ def _read(session: SparkSession, downstream: Downstream, newest: Manifest, what:
         _register(session, downstream)
         # An upstream of an earlier release may declare a type not null that this release opens as nullable.
         reader = session.readStream.format(FORMAT).schema(to_spark_schema(all_nullable_within(schema)))
-        key = json.dumps(key_of(newest.pipeline))
+        key = json.dumps(table_key(newest.pipeline))
         return reader.option("path", newest.stream).option("read", what).option("key", key).load()
 
 
@@ -62,6 +62,6 @@ def _register(session: SparkSession, downstream: Downstream) -> None:
     manager = session._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001  (a second time Spark warns)
     if not manager.dataSourceExists(FORMAT):
         # Imported late: it needs what Spark 4.1 does not have, where all but streams that read streams works.
-        from dagster_ckpt.runtime.upstreams.upstream_source import source_of
+        from dagster_ckpt.runtime.upstreams.upstream_source import data_source
 
-        session.dataSource.register(source_of(downstream))
+        session.dataSource.register(data_source(downstream))

@@ -284,7 +284,7 @@ def _pin_snapshot(upstream: _Upstream, reader: Reader) -> Manifest:
         if (
             pin is not None
             and is_kept(upstream.chain, pin)
-            and upstream.is_followed_from(UpstreamPosition.behind(pin.manifest))
+            and upstream.is_followed_from(UpstreamPosition.after(pin.manifest))
         ):
             return pin.manifest
         if pin is not None:

@@ -110,7 +110,7 @@ def read_files(store: ObjectStore, refs: Sequence[ChangeRef]) -> list[pa.Buffer]
     return [found[number] for number in range(len(refs))]
 
 
-def batches_of(rows: pa.Table, schema: pa.Schema, **constants: object) -> Iterator[pa.RecordBatch]:
+def change_batches(rows: pa.Table, schema: pa.Schema, **constants: object) -> Iterator[pa.RecordBatch]:
     """The rows with these columns and types; `constants` are columns that are the same in all rows."""
     for name, value in constants.items():
         if name in schema.names:

@@ -31,7 +31,7 @@ def rows_of_keys(
     firsts = groups.order[groups.starts]
     distinct, distinct_keys = np.take(hashes, firsts), take(keys, firsts)
     lists, ranges = manifest.runs.get(table, ()), split(manifest.shards)
-    asked = _shards_of(distinct, manifest.shards)
+    asked = _hash_shards(distinct, manifest.shards)
     # Shards that are not asked show nothing: so their runs do not count, and ranges stay contiguous.
     wanted = tuple(refs if shard in asked else () for shard, refs in enumerate(lists))
     layers = Layers(spec, wanted, ranges[: len(wanted)], store, OpenRuns() if runs is None else runs)
@@ -41,7 +41,7 @@ def rows_of_keys(
     return _for_each(found, groups.order, groups.sizes)
 
 
-def _shards_of(hashes: Hashes, shards: int) -> set[int]:
+def _hash_shards(hashes: Hashes, shards: int) -> set[int]:
     if shards == 1:
         return {0}
     found: list[int] = np.unique(hashes >> np.uint64(65 - shards.bit_length())).tolist()

@@ -245,7 +245,7 @@ def _without(ranges: Iterable[Range], others: Sequence[Range]) -> Iterator[Range
 def spread_over(pool: IoPool) -> Spread:
     """Runs jobs on this pool, which must be one for reads alone.
 
-    In a pool shared with writes, a look-up would queue behind files that are not urgent, and a job of the pool that
+    In a pool shared with writes, a look-up would queue after files that are not urgent, and a job of the pool that
     reads would wait for a thread while it holds one.
     """
 

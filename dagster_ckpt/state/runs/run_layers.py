@@ -112,7 +112,7 @@ class Layers:
 _SORT_VALUE_OF_ZERO = 2**63
 
 
-def sort_value_of(time_us: int) -> int:
+def sort_value(time_us: int) -> int:
     """What a run that is sorted by time has in place of a hash: times before 1970 come first."""
     return time_us + _SORT_VALUE_OF_ZERO
 
@@ -127,7 +127,7 @@ def expire(ref: RunRef, spec: StateTableSpec, since_us: int) -> RunRef | None:
     if ref.times.greatest_us < since_us:
         return None
     if spec.sort is SortKind.TIME:
-        lo = max(ref.clip.lo, sort_value_of(since_us))
+        lo = max(ref.clip.lo, sort_value(since_us))
         return replace(ref, clip=HashRange(lo, ref.clip.hi)) if lo <= ref.clip.hi else None
     return replace(ref, times=TimeRange(max(ref.times.least_us, since_us), ref.times.greatest_us))
 
@@ -137,7 +137,7 @@ def view_since(run: Run, spec: StateTableSpec, since_us: int | None, shown: tupl
     if since_us is None:
         return View(run, shown)
     if spec.sort is SortKind.TIME:
-        return View(run, _from(shown, sort_value_of(since_us)))
+        return View(run, _from(shown, sort_value(since_us)))
     return View(run, shown, since_us, spec.time)
 
 

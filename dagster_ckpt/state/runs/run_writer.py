@@ -109,7 +109,7 @@ class RunWriter:
             tombstones=0 if run.tombstones is None else int(run.tombstones.sum()),
             hashes=HashRange(int(run.hashes[0]), int(run.hashes[-1])),
             clip=clip,
-            times=_times_of(run, folder.spec),
+            times=_time_range(run, folder.spec),
         )
         written = WrittenRun(run, foreseen)
         io = self._engine.io
@@ -156,7 +156,7 @@ class RunWriter:
         return replace(written.foreseen, bytes=encoded.data.size, checksum=encoded.checksum)
 
 
-def _times_of(run: Run, spec: StateTableSpec) -> TimeRange | None:
+def _time_range(run: Run, spec: StateTableSpec) -> TimeRange | None:
     """The least and greatest time in a run; None where no row has one."""
     if spec.time is None:
         return None

@@ -11,7 +11,7 @@ from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.runs.run import build_run, build_tombstones
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes, Touched
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
-from dagster_ckpt.state.runs.run_layers import sort_value_of
+from dagster_ckpt.state.runs.run_layers import sort_value
 from dagster_ckpt.state.tables.sorted_table import SortedTable
 
 
@@ -98,8 +98,8 @@ class TaskTimeline:
             table.stage(build_tombstones(times, its_keys, self._spec.schema))
 
     def scan(self, from_us: int | None, until_us: int | None) -> Iterator[pa.Table]:
-        lo = 0 if from_us is None else sort_value_of(from_us)
-        hi = HASH_MAX if until_us is None else sort_value_of(until_us) - 1
+        lo = 0 if from_us is None else sort_value(from_us)
+        hi = HASH_MAX if until_us is None else sort_value(until_us) - 1
         if lo <= hi:
             for table in self._tables:
                 yield from (run.columns() for run in table.scan(HashRange(lo, hi)))

@@ -18,7 +18,7 @@ from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.json_codec import Codec, Record
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, IndexedList, IndexRef
 from dagster_ckpt.protocol.manifest.packing import ENTRIES_MAX, decode_columns, decode_entries, encode_pieces
-from dagster_ckpt.protocol.object_names import INDEX, file_of
+from dagster_ckpt.protocol.object_names import INDEX, parse_file_name
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 from dagster_ckpt.storage.stores.retry import Patience, RetryingStore, RetrySpan
 
@@ -136,7 +136,7 @@ def _checksum(data: bytes) -> str:
 
 
 def _without(ref: IndexRef) -> str:
-    file = file_of(ref.path)
+    file = parse_file_name(ref.path)
     # An ancestor's epoch numbers mean nothing in this stream.
     return "that does without it" if file is None or ref.ancestor is not None else f"before epoch {file.epoch}"
 

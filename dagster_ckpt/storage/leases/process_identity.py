@@ -11,10 +11,10 @@ _PROC = Path("/proc")
 
 def this_process() -> ProcessId:
     """The identity of the calling process."""
-    return process_of(os.getpid())
+    return identify_process(os.getpid())
 
 
-def process_of(pid: int) -> ProcessId:
+def identify_process(pid: int) -> ProcessId:
     """The identity of a process of this host. Raises OSError for one that has ended, or is hidden from this user."""
     _, started_ticks = _state_and_start(pid)
     return ProcessId(socket.gethostname(), _boot(), _namespace(), pid, started_ticks)

@@ -68,7 +68,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.rebuilt_folders import rebuilt_folders
 from dagster_ckpt.storage.retention_refs.ancestors import ancestors_folder
 from dagster_ckpt.storage.retention_refs.pins import find_pin, read_pins, settled_pins
-from dagster_ckpt.storage.retention_refs.subscribers import progress_of, read_subscribers
+from dagster_ckpt.storage.retention_refs.subscribers import find_progress, read_subscribers
 from dagster_ckpt.storage.stores.object_store import ObjectMissingError, ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -292,7 +292,7 @@ class Collector:
         """What subscribers that keep the log have consumed; the names of those cut off, and of those that are gone."""
         subscribers = read_subscribers(self.chain)
         following, cut_off, gone = [], [], []
-        for each in progress_of(subscribers, self.root, self.chain, newest.uuid):
+        for each in find_progress(subscribers, self.root, self.chain, newest.uuid):
             if is_cut_off(newest, each.read, self.max_lag):
                 cut_off.append(each.subscriber.stream)
                 continue

@@ -10,7 +10,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
-from dagster_ckpt.storage.writer.opening import Opening, Takeover, open_manifest, target_of
+from dagster_ckpt.storage.writer.opening import Opening, Takeover, find_target, open_manifest
 
 ROLLBACK = "rollback"
 LEASE_TIMEOUT_MS = 30_000
@@ -58,7 +58,7 @@ def roll_back(chain: ManifestChain, epoch: Epoch, take_over: Takeover) -> Manife
     newest = newest_known(end)
     opening = replace(opening_by_hand(chain, newest, ROLLBACK, take_over), from_epoch=epoch)
     if epoch != EMPTY:
-        opening = replace(opening, pipeline=target_of(chain, newest, epoch).pipeline)
+        opening = replace(opening, pipeline=find_target(chain, newest, epoch).pipeline)
     manifest = open_manifest(chain, opening)
     close_by_hand(chain, manifest, f"rolled back to epoch {epoch}")
     return manifest

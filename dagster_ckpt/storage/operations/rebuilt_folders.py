@@ -22,7 +22,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.epochs.retention import MANIFESTS_KEPT
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.manifest.references import references
-from dagster_ckpt.protocol.object_names import COLLECTOR, file_of, lease_name
+from dagster_ckpt.protocol.object_names import COLLECTOR, lease_name, parse_file_name
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import read_lease
@@ -66,7 +66,7 @@ def rebuilt_folders(chain: ManifestChain, root: ObjectStore, grace_ms: int) -> I
 
 
 def _has_files(chain: ManifestChain) -> bool:
-    return any(file_of(name) is not None for name in chain.span().list(""))
+    return any(parse_file_name(name) is not None for name in chain.span().list(""))
 
 
 def _is_emptied(there: Manifest) -> bool:

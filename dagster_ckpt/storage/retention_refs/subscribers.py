@@ -86,7 +86,7 @@ def read_subscribers(upstream: ManifestChain) -> list[Subscriber]:
     return [subscriber for subscriber in found if subscriber is not None]
 
 
-def progress_of(
+def find_progress(
     subscribers: Sequence[Subscriber], root: ObjectStore, upstream: ManifestChain, uuid: StreamUuid
 ) -> list[SubscriberProgress]:
     """How far each subscriber of the stream `upstream` of that UUID is; `root` is the store that holds them.

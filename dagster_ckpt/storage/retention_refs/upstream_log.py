@@ -112,7 +112,7 @@ class UpstreamLog:
         else:
             # Manifests are removed oldest first: if the consumed epoch's manifest exists, all later ones do.
             with suppress(CorruptStateError):
-                self.behind(newest, at, epochs_max=1)
+                self.epochs_after(newest, at, epochs_max=1)
         return newest
 
     def following(self, at: UpstreamPosition, epochs_max: int, until: Epoch | None = None) -> list[Manifest]:
@@ -120,9 +120,9 @@ class UpstreamLog:
 
         Raises `NothingFollowsError` if the position cannot be followed.
         """
-        return self.behind(self.newest(), at, epochs_max, until)
+        return self.epochs_after(self.newest(), at, epochs_max, until)
 
-    def behind(
+    def epochs_after(
         self, newest: Manifest, at: UpstreamPosition, epochs_max: int | None = None, until: Epoch | None = None
     ) -> list[Manifest]:
         """As `following`, in the lineage of the manifest `newest`."""
@@ -132,8 +132,8 @@ class UpstreamLog:
             return found
         succession = Succession.after(at)
         # If the stream was opened often before its first epoch, the oldest openings may have been retired.
-        behind = at.epoch if at.epoch > EMPTY else Epoch(self._first(newest) - 1)
-        for version in may_follow(newest, behind):
+        after = at.epoch if at.epoch > EMPTY else Epoch(self._first(newest) - 1)
+        for version in may_follow(newest, after):
             if len(found) == epochs_max or (until is not None and version > until):
                 break
             manifest = self._manifest(version)
@@ -197,12 +197,12 @@ class UpstreamLog:
         if there is None:  # its number was freed, and what comes next may be a sleeper's
             return NothingFollowsError(Trouble.CUT_OFF, at)
         is_epoch = there.epoch == last.epoch
-        return NothingFollowsError(Trouble.DIVERGED, at, UpstreamPosition.behind(there if is_epoch else newest))
+        return NothingFollowsError(Trouble.DIVERGED, at, UpstreamPosition.after(there if is_epoch else newest))
 
     def _raise_trouble(self, newest: Manifest, at: UpstreamPosition) -> None:
         why = trouble(newest, at)
         if why is not None:
-            instead = UpstreamPosition.behind(newest) if why is Trouble.DIVERGED else None
+            instead = UpstreamPosition.after(newest) if why is Trouble.DIVERGED else None
             raise NothingFollowsError(why, at, instead)
 
     def _manifest(self, version: Version) -> Manifest | None:

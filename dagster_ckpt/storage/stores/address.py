@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.storage.stores.kinds import SHARED, kind_of
+from dagster_ckpt.storage.stores.kinds import SHARED, find_kind
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
@@ -41,19 +41,19 @@ def open_store(url: str, storage_options: Mapping[str, object] | None = None) ->
     check_url(url)
     check_options(url, options)
     scheme, rest = _split(url)
-    return kind_of(scheme).open(rest, options)
+    return find_kind(scheme).open(rest, options)
 
 
 def check_url(url: str) -> None:
     """Raise `InvalidPipelineError` for a URL that names no store. Nothing is opened, and no library loaded."""
     scheme, rest = _split(url)
-    kind_of(scheme).check_place(rest)
+    find_kind(scheme).check_place(rest)
 
 
 def check_options(url: str, options: Mapping[str, object]) -> None:
     """Raise `InvalidPipelineError` for options that this store does not take. Nothing is opened, no library loaded."""
     scheme, _ = _split(url)
-    kind_of(scheme).check_options(options)
+    find_kind(scheme).check_options(options)
 
 
 def check_reach(url: str, options: Mapping[str, object], master: str) -> None:

@@ -61,7 +61,7 @@ class StoreKind:
     open: Factory
 
 
-def kind_of(scheme: str) -> StoreKind:
+def find_kind(scheme: str) -> StoreKind:
     """The kind of a scheme in lower case. Raises `InvalidPipelineError` if there is none."""
     if kind := _KINDS.get(scheme):
         return kind

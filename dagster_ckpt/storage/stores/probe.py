@@ -176,7 +176,7 @@ def unsafe_options(mounts: str, folder: Path) -> dict[str, str]:
 
     `mounts` is what `/proc/self/mountinfo` has.
     """
-    found = _mount_of(mounts, folder)
+    found = _find_mount(mounts, folder)
     if found is None or found[0] not in {"nfs", "nfs4"}:
         return {}
     options = found[1]
@@ -187,7 +187,7 @@ def unsafe_options(mounts: str, folder: Path) -> dict[str, str]:
     return reasons
 
 
-def _mount_of(mounts: str, folder: Path) -> tuple[str, set[str]] | None:
+def _find_mount(mounts: str, folder: Path) -> tuple[str, set[str]] | None:
     """The type and options of the file system with this folder. The last of several mounts in one place shows."""
     best: tuple[int, str, set[str]] | None = None
     for line in mounts.splitlines():

@@ -17,7 +17,7 @@ LOOK_MS_MIN, LOOK_MS_MAX = 1_000, 10_000
 _DRAINED = "drained, as was asked for on"
 
 
-def rest_of(interval_ms: int) -> int:
+def look_interval_ms(interval_ms: int) -> int:
     """How long an idle writer, whose epochs are `interval_ms` apart, waits between two checks."""
     return min(max(interval_ms, LOOK_MS_MIN), LOOK_MS_MAX)
 
@@ -68,7 +68,7 @@ class DrainWatch:
         if self._looked is None:
             return True
         before, looked_ms = self._looked
-        rest_ms = LOOK_MS_MIN if epoch > before else rest_of(self.interval_ms)
+        rest_ms = LOOK_MS_MIN if epoch > before else look_interval_ms(self.interval_ms)
         return now_ms - looked_ms >= rest_ms
 
     def _look(self) -> str | None:

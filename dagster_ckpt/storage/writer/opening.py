@@ -224,11 +224,11 @@ def _successor(chain: ManifestChain, newest: Manifest, opening: Opening) -> Mani
 def manifest_to_show(chain: ManifestChain, newest: Manifest, opening: Opening) -> Manifest | None:
     """The manifest of the epoch that an opening shows: `newest`, or that to which it goes back; None: epoch 0.
 
-    Raises as `target_of` does.
+    Raises as `find_target` does.
     """
     if opening.from_epoch is None or opening.root_run in newest.rollbacks:
         return newest
-    return None if opening.from_epoch == EMPTY else target_of(chain, newest, opening.from_epoch)
+    return None if opening.from_epoch == EMPTY else find_target(chain, newest, opening.from_epoch)
 
 
 def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening: Opening) -> Manifest | None:
@@ -247,7 +247,7 @@ def _current_successor(chain: ManifestChain, end: Manifest | BrokenEnd, opening:
     return successor
 
 
-def target_of(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
+def find_target(chain: ManifestChain, newest: Manifest, epoch: Epoch) -> Manifest:
     """The manifest that shows a retained or pinned epoch to which the stream can go back.
 
     Who goes back pins a pinned epoch too, until the stream's newest manifest keeps its files (`_hold`).
@@ -298,8 +298,8 @@ def _check_owner(newest: Manifest, opening: Opening) -> None:
     if not same and opening.take_over is Takeover.NEVER:
         raise InvalidPipelineError(
             f"the stream belongs to another {_how_to_be_it(theirs, mine)}, use another store, or make it yours by "
-            f"take_over: true in the run config. stream={newest.stream!r}, owner={_owner_of(theirs)}, "
-            f"mine={_owner_of(mine)}"
+            f"take_over: true in the run config. stream={newest.stream!r}, owner={_owner_text(theirs)}, "
+            f"mine={_owner_text(mine)}"
         )
 
 
@@ -310,7 +310,7 @@ def _how_to_be_it(theirs: Owner, mine: Owner) -> str:
     return "Dagster instance: set DAGSTER_HOME as it was then (without it each start of Dagster is a new instance)"
 
 
-def _owner_of(owner: Owner) -> str:
+def _owner_text(owner: Owner) -> str:
     location = f", code location {owner.location}" if owner.location else ""
     return f"'asset {owner.asset_key} of instance {owner.instance}{location}'"
 

@@ -22,7 +22,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.leases.heartbeat import LeaseHeartbeat, Pulse
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.probe import prove_atomic_create
-from dagster_ckpt.storage.writer.drain_requests import rest_of
+from dagster_ckpt.storage.writer.drain_requests import look_interval_ms
 from dagster_ckpt.storage.writer.opening import Opening, open_again, open_manifest
 
 _log = logging.getLogger(__name__)
@@ -245,6 +245,6 @@ class TakeoverWatch:
         version, now_ms = writer.manifest.version, self.clock.monotonic_ms()
         if self._looked is None or self._looked[0] != version:
             self._looked = version, now_ms
-        elif now_ms - self._looked[1] >= rest_of(self.interval_ms):
+        elif now_ms - self._looked[1] >= look_interval_ms(self.interval_ms):
             self._looked = version, now_ms
             writer.look_for_another()

@@ -29,7 +29,7 @@ class ReadingStream(MadeStream):
         """Commit an epoch that has consumed these upstreams up to their newest epochs, or up to `epoch`; its number."""
         for upstream in upstreams:
             manifest = upstream.writer.manifest
-            at = UpstreamPosition.behind(manifest) if epoch is None else UpstreamPosition(manifest.uuid, Epoch(epoch))
+            at = UpstreamPosition.after(manifest) if epoch is None else UpstreamPosition(manifest.uuid, Epoch(epoch))
             self.at[upstream.name] = replace(at, part=part, parts=parts)
         return self.commit(departures({"UA": [1.0]}))
 

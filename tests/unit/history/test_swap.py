@@ -28,7 +28,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     Owner,
 )
 from dagster_ckpt.protocol.manifest.references import ancestors_named, references
-from dagster_ckpt.protocol.object_names import FORK_PINS, file_of, folder_of, pin_name
+from dagster_ckpt.protocol.object_names import FORK_PINS, folder_of, parse_file_name, pin_name
 from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
@@ -91,7 +91,7 @@ class World:
         return swap(root, self.chain(root=root), self.chain(BESIDE, root), opening)
 
     def files(self, name: str) -> set[str]:
-        return {each for each in self.chain(name).store.list("") if file_of(each) is not None}
+        return {each for each in self.chain(name).store.list("") if parse_file_name(each) is not None}
 
     @property
     def history(self) -> StreamHistory:

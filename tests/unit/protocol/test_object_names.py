@@ -104,7 +104,7 @@ def test_who_wrote_a_file_is_read_from_its_name(file: FileId) -> None:
         object_names.merged_name(3, file),
         object_names.index_name(file),
     ]:
-        assert object_names.file_of(name) == file
+        assert object_names.parse_file_name(name) == file
         assert object_names.is_object_name(name)
 
 
@@ -113,14 +113,14 @@ def test_who_wrote_a_file_is_read_from_its_name(file: FileId) -> None:
     ["state/1-2-3-4.arrow", "changes/1-2-3.parquet", "pins/1-2-3-4.json", "changes/x", "", "table/1-2-3-4.parquet"],
 )
 def test_other_files_have_no_writer(name: str) -> None:
-    assert object_names.file_of(name) is None
+    assert object_names.parse_file_name(name) is None
 
 
 def test_the_name_of_a_table_file_has_the_number_of_merges() -> None:
     file = FileId(Term(1), Epoch(2), Shard(0), 7)
     assert object_names.merged_name(12, file) == "table/12/1-2-0-7.parquet"
-    assert object_names.merges_of(object_names.merged_name(12, file)) == 12
-    assert object_names.merges_of(object_names.changes_name(file)) == 0
+    assert object_names.merge_count(object_names.merged_name(12, file)) == 12
+    assert object_names.merge_count(object_names.changes_name(file)) == 0
 
 
 def test_a_name_a_user_chose_cannot_leave_its_folder() -> None:

@@ -7,7 +7,7 @@ from dagster_ckpt.protocol.redaction import (
     redacted_file,
     redacted_folder,
     redacted_text,
-    user_of,
+    user_in,
 )
 
 
@@ -78,6 +78,6 @@ def test_an_error_text_has_no_secrets() -> None:
 
 
 def test_the_user_before_a_host_is_known_and_a_container_is_none() -> None:
-    assert user_of("ftp://me:pw@host/in") == "me:pw"
-    assert user_of("abfss://container@account/in") == ""
-    assert user_of("file:/data/a@b") == ""
+    assert user_in("ftp://me:pw@host/in") == "me:pw"
+    assert user_in("abfss://container@account/in") == ""
+    assert user_in("file:/data/a@b") == ""

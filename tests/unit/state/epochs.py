@@ -26,7 +26,7 @@ from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine, OpenRuns
 from dagster_ckpt.state.io_pool import IoPool
 from dagster_ckpt.state.memory_budget import MemoryBudget
-from dagster_ckpt.state.reshard import TimelineRewrite, runs_of
+from dagster_ckpt.state.reshard import TimelineRewrite, reshard_runs
 from dagster_ckpt.state.runs.run_writer import RunWriter
 from dagster_ckpt.state.tables.task_state import TaskState, open_state
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
@@ -136,7 +136,7 @@ class Epochs:
         self.attempts += 1
         file = FileId(Term(1), Epoch(version), Shard(0), self.attempts)
         writer = RunWriter(self.store, file, self.engine)
-        runs = runs_of(before, TimelineRewrite(self.store, self.engine, writer, shards), lambda bytes_: None)
+        runs = reshard_runs(before, TimelineRewrite(self.store, self.engine, writer, shards), lambda bytes_: None)
         after = replace(reshard_manifest(before, shards, runs, Stamp(Nonce("r"), 0)), epoch=Epoch(version), changes=())
         timelines = {spec.name for spec in before.pipeline.tables if spec.sort is SortKind.TIME}
         assert all(shows_alike(before.runs[name], runs[name]) for name in runs.keys() - timelines)

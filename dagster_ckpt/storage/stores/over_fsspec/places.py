@@ -85,19 +85,19 @@ class Server:
 
 def s3_place(rest: str) -> Bucket:
     """The place that `s3:` and `rest` name. Raises `InvalidPipelineError`, as all of these."""
-    return _bucket_of(rest, "s3", "an S3 store", "bucket")
+    return _parse_bucket(rest, "s3", "an S3 store", "bucket")
 
 
 def gs_place(rest: str) -> Bucket:
-    return _bucket_of(rest, "gs", "a store on Google Cloud Storage", "bucket")
+    return _parse_bucket(rest, "gs", "a store on Google Cloud Storage", "bucket")
 
 
 def azure_place(rest: str) -> Bucket:
-    return _bucket_of(rest, "abfs", "a store on Azure", "container")
+    return _parse_bucket(rest, "abfs", "a store on Azure", "container")
 
 
 def webhdfs_place(rest: str) -> Server:
-    return _server_of(rest, "webhdfs", "a store on HDFS")
+    return _parse_server(rest, "webhdfs", "a store on HDFS")
 
 
 def s3_options(given: Mapping[str, object]) -> StoreOptions:
@@ -154,7 +154,7 @@ def _key(text: str) -> dict[str, object]:
     return key
 
 
-def _bucket_of(rest: str, scheme: str, store: str, bucket: str) -> Bucket:
+def _parse_bucket(rest: str, scheme: str, store: str, bucket: str) -> Bucket:
     """The place that a URL names, `rest` being what follows the scheme's colon. Raises `InvalidPipelineError`.
 
     `store` and `bucket` are what they are called, such as `a store on Azure` and `container`.
@@ -167,7 +167,7 @@ def _bucket_of(rest: str, scheme: str, store: str, bucket: str) -> Bucket:
     return Bucket(scheme, name, folder)
 
 
-def _server_of(rest: str, scheme: str, store: str) -> Server:
+def _parse_server(rest: str, scheme: str, store: str) -> Server:
     """The place that a URL names, `rest` being what follows the scheme's colon. Raises `InvalidPipelineError`."""
     form = f"{scheme}://host:port/folder"
     authority, _, folder = rest.removeprefix("//").partition("/")

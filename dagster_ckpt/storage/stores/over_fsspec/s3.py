@@ -165,7 +165,7 @@ class S3Calls:
         try:
             return ask(files)
         except _ERRORS as error:
-            status, code, text = _response_of(error)
+            status, code, text = _http_response(error)
             if status in _CREDENTIALS_REFUSED or isinstance(error, _CREDENTIALS_MISSING):
                 # s3fs looks up credentials once, when it connects. A retry needs new connections to find new ones.
                 _SHARED.forget(files)
@@ -183,7 +183,7 @@ class S3Calls:
         return Refusal(outcome, hide(code), hide(text), advice)
 
 
-def _response_of(error: BaseException) -> tuple[int, str, str]:
+def _http_response(error: BaseException) -> tuple[int, str, str]:
     """The HTTP status (0 if no response came), S3's error code and its text for people. The last two may hold secrets.
 
     s3fs wraps the server's error in an OSError, and fsspec perhaps in another: their causes are followed.

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.component.functions import AggregateAttributes, aggregation_of
+from dagster_ckpt.integration.component.functions import AggregateAttributes, build_aggregation
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregates import spec
 from dagster_ckpt.operators.aggregates.aggregation import NOW, Aggregation
@@ -54,7 +54,7 @@ def test_yaml_makes_what_python_makes(name: str) -> None:
     one = SAMPLES[name]
     given: dict[str, Any] = {option: getattr(one, option) for option in FUNCTIONS[name].options}
     given = {option: value for option, value in given.items() if value is not None}
-    assert aggregation_of("made", {name: one.column, **given}) == one
+    assert build_aggregation("made", {name: one.column, **given}) == one
 
 
 def test_the_reference_has_them_all() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from dagster_ckpt import InvalidPipelineError, Stream, agg, hopping, over, session, tumbling
-from dagster_ckpt.integration.component.functions import OverAttributes, aggregation_of, function_of
+from dagster_ckpt.integration.component.functions import OverAttributes, build_aggregation, build_over
 from dagster_ckpt.integration.component.steps import Step, apply_steps, check_steps
 from dagster_ckpt.integration.component.streaming_component import StreamingComponent
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SourceIdentity
@@ -225,17 +225,17 @@ def test_a_watermark_has_its_column_delay_and_idle_time() -> None:
 )
 def test_an_aggregate_that_does_not_fit_is_refused(given: Any, error: str) -> None:
     with pytest.raises(InvalidPipelineError, match=error):
-        aggregation_of("made", given)
+        build_aggregation("made", given)
 
 
 @pytest.mark.parametrize("function", over.Function)
 def test_every_function_over_a_partition_has_its_name(function: over.Function) -> None:
     makes = getattr(over, function)
     if function in {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist"}:
-        assert function_of("made", f"{function}()") == makes()
+        assert build_over("made", f"{function}()") == makes()
         return
     first, options = (4, {}) if function == "ntile" else ("amount", {"n": 2} if function == "nth_value" else {})
-    assert function_of("made", {str(function): first, **options}) == makes(first, **options)
+    assert build_over("made", {str(function): first, **options}) == makes(first, **options)
     assert function in OverAttributes.model_fields
 
 
@@ -252,7 +252,7 @@ def test_every_function_over_a_partition_has_its_name(function: over.Function) -
 )
 def test_a_function_over_a_partition_that_does_not_fit_is_refused(given: Any, error: str) -> None:
     with pytest.raises(InvalidPipelineError, match=error):
-        function_of("made", given)
+        build_over("made", given)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from dagster_ckpt.integration.events.table_metadata import (
     COLUMNS_MAX,
     TableMetadata,
     TablePlace,
+    column_descriptions,
     column_schema,
-    descriptions_of,
 )
 from dagster_ckpt.operators import RunningAggregate, agg
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, StateTableSpec
@@ -58,7 +58,7 @@ def test_descriptions_of_columns_are_on_events_too() -> None:
     @dg.asset(metadata={"dagster/column_schema": dg.TableSchema(columns)})
     def delays() -> None: ...
 
-    descriptions = descriptions_of(delays, delays.key)
+    descriptions = column_descriptions(delays, delays.key)
     assert descriptions == {"carrier": "Who flies."}
     [schema] = [
         each
@@ -66,7 +66,7 @@ def test_descriptions_of_columns_are_on_events_too() -> None:
         if isinstance(each, dg.TableSchemaMetadataValue)
     ]
     assert [column.description for column in schema.schema.columns] == ["Who flies.", None]
-    assert descriptions_of(delays, dg.AssetKey("other")) == {}
+    assert column_descriptions(delays, dg.AssetKey("other")) == {}
 
 
 def test_the_schema_of_a_wide_table_is_on_the_result_of_the_step_alone() -> None:

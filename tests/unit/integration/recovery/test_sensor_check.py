@@ -15,7 +15,7 @@ from dagster_ckpt import (
     build_streaming_definitions,
     streaming_asset,
 )
-from dagster_ckpt.integration.recovery.sensor_check import evaluation_of, sensor_check
+from dagster_ckpt.integration.recovery.sensor_check import sensor_check, to_evaluation
 from dagster_ckpt.integration.step import step
 
 RESOURCES: dict[str, Any] = {
@@ -58,7 +58,7 @@ def test_a_stream_that_no_sensor_watches_is_a_warning_that_says_what_to_do(senso
     result = check_in(definitions)
     assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert "build_recovery_sensor" in (result.description or "")
-    logged = evaluation_of(result)
+    logged = to_evaluation(result)
     assert (logged.passed, logged.severity, logged.description) == (False, result.severity, result.description)
     assert logged.asset_check_key == dg.AssetCheckKey(a.key, "has_recovery_sensor")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.sql.reads import blank_out, reads_of
+from dagster_ckpt.integration.sql.reads import blank_out, find_reads
 from dagster_ckpt.integration.sql.sql_file import SqlFile
 from dagster_ckpt.integration.sql.statements import Query
 
@@ -14,7 +14,7 @@ def query(text: str) -> Query:
 
 
 def names(text: str) -> list[str]:
-    return [("STREAM " if read.stream else "") + read.name for read in reads_of(query(text))]
+    return [("STREAM " if read.stream else "") + read.name for read in find_reads(query(text))]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_tables_of_a_query(text: str, expected: list[str]) -> None:
 
 def test_each_read_has_its_line_and_the_place_of_stream() -> None:
     given = query("SELECT *\nFROM STREAM\n  orders\nJOIN buyers USING (id)")
-    orders, buyers = reads_of(given)
+    orders, buyers = find_reads(given)
     assert (orders.place.line, buyers.place.line) == (4, 5)
     assert orders.stream is not None
     assert blank_out(given.text, [orders.stream]) == "SELECT *\nFROM       \n  orders\nJOIN buyers USING (id)"
@@ -80,7 +80,7 @@ def test_each_read_has_its_line_and_the_place_of_stream() -> None:
 )
 def test_what_cannot_be_read_is_refused_with_its_line(text: str, expected: str) -> None:
     with pytest.raises(InvalidPipelineError) as refused:
-        reads_of(query(text))
+        find_reads(query(text))
     assert expected in str(refused.value)
     line = 3 if "\nFROM parquet" in text else 2
     assert str(refused.value).endswith(f"file=shop.sql, line={line}")

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from dagster_ckpt.errors import FencedError
-from dagster_ckpt.integration.step.run_watch import LOOK_MS, RunWatch, Stop, stop_of
+from dagster_ckpt.integration.step.run_watch import LOOK_MS, RunWatch, Stop, requested_stop
 from tests.worlds.clock import StillClock
 
 
@@ -50,7 +50,7 @@ def test_a_run_that_is_asked_to_drain_ends() -> None:
     run = dg.DagsterRun(
         job_name="j", run_id="r", status=dg.DagsterRunStatus.STARTED, tags={"dagster_ckpt/drain": "deploy"}
     )
-    assert stop_of(run) is Stop.DRAIN
+    assert requested_stop(run) is Stop.DRAIN
 
 
 def test_a_live_run_goes_on_and_dagster_is_not_asked_all_the_time() -> None:

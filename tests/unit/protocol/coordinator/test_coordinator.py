@@ -5,7 +5,7 @@ import pytest
 from dagster_ckpt.errors import CheckpointDeclinedError, CheckpointTimeoutError
 from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.ack import ShardAck, ShardRuns
-from dagster_ckpt.protocol.coordinator.coordinator import CompletedEpoch, Coordinator, Phase, error_of, step
+from dagster_ckpt.protocol.coordinator.coordinator import CompletedEpoch, Coordinator, Phase, failure_error, step
 from dagster_ckpt.protocol.coordinator.coordinator_events import (
     Aborted,
     Begin,
@@ -239,8 +239,8 @@ def test_a_state_is_never_changed_by_what_follows_it() -> None:
 
 
 def test_an_error_names_shard_host_and_reason() -> None:
-    declined = error_of(E, Failure(FailureKind.DECLINED, "disk full", (Shard(1),), ("host-1",)))
-    silent = error_of(E, Failure(FailureKind.TIMED_OUT, "no reply in time", (Shard(1),), ("host-1",)))
+    declined = failure_error(E, Failure(FailureKind.DECLINED, "disk full", (Shard(1),), ("host-1",)))
+    silent = failure_error(E, Failure(FailureKind.TIMED_OUT, "no reply in time", (Shard(1),), ("host-1",)))
     assert isinstance(declined, CheckpointDeclinedError)
     assert isinstance(silent, CheckpointTimeoutError)
     assert str(declined).endswith("reason=disk full, epoch=5, shards=[1], hosts=['host-1']")

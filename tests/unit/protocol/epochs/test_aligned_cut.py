@@ -115,4 +115,4 @@ def test_an_epoch_of_the_time_of_creation_is_in_no_cut() -> None:
         "c": reader("c", "a", {9: 5}),
     }
     answer, _ = found(lines)
-    assert answer == NoCut(NoCutReason.CREATING, "b", Epoch(4), behind="c")
+    assert answer == NoCut(NoCutReason.CREATING, "b", Epoch(4), lagging="c")

@@ -11,9 +11,9 @@ from dagster_ckpt.protocol.epochs.topic_offsets import (
     TopicsNow,
     find_lost,
     next_offsets,
-    offsets_of,
+    offsets_text,
+    parse_offsets,
     read_elsewhere,
-    text_of,
 )
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity, SourcePosition
 
@@ -103,14 +103,14 @@ def test_a_stream_reads_on_after_what_it_has_read_or_where_it_begins() -> None:
 
 
 def test_offsets_are_sorted_by_topic_and_number() -> None:
-    found = offsets_of('{"trips":{"10":1,"9":2},"fares":{"0":3}}')
-    assert text_of(found) == "fares 0: 3; trips 9: 2, 10: 1"
+    found = parse_offsets('{"trips":{"10":1,"9":2},"fares":{"0":3}}')
+    assert offsets_text(found) == "fares 0: 3; trips 9: 2, 10: 1"
 
 
 @pytest.mark.parametrize("offset", ['{"logOffset": 3}', "[1]", "7"])
 def test_an_offset_of_another_source_is_refused(offset: str) -> None:
     with pytest.raises(ValueError, match="no offset of Kafka's"):
-        offsets_of(offset)
+        parse_offsets(offset)
 
 
 def test_what_another_stream_has_read_of_what_is_lost() -> None:

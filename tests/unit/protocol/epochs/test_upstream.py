@@ -12,12 +12,12 @@ from dagster_ckpt.protocol.epochs.upstream import (
     FORMAT,
     Trouble,
     UpstreamPosition,
-    backfill_of,
     consumption,
     consumption_by_epoch,
     decode,
     following_count,
     may_follow,
+    total_backfill,
     trouble,
 )
 from dagster_ckpt.protocol.manifest.manifest import (
@@ -167,6 +167,6 @@ def test_what_was_consumed_names_the_nonce_of_the_epoch() -> None:
 
 def test_a_stream_is_being_created_until_the_last_snapshot_is_read_to_its_end() -> None:
     creating = Backfill(BackfillStatus.CREATING, "1/8")
-    assert backfill_of([read("a", at(3, 1, 8)), read("b", at(3, 3, 4))]) == creating
-    assert backfill_of([read("a", at(3, 8, 8)), read("b", at(3))]) == Backfill()
-    assert backfill_of([]) == Backfill()
+    assert total_backfill([read("a", at(3, 1, 8)), read("b", at(3, 3, 4))]) == creating
+    assert total_backfill([read("a", at(3, 8, 8)), read("b", at(3))]) == Backfill()
+    assert total_backfill([]) == Backfill()

@@ -18,7 +18,7 @@ from dagster_ckpt.protocol.transitions.renamed_columns import (
     with_former_names,
     with_names_of,
 )
-from dagster_ckpt.protocol.transitions.swap import ancestor_of, handover
+from dagster_ckpt.protocol.transitions.swap import as_ancestor, handover
 from tests.worlds.manifests import PIPELINE, a_manifest
 
 TEXT = pa.string()
@@ -135,7 +135,7 @@ def swap_after(before: Manifest, rebuilt: Pipeline, epoch: int) -> Manifest:
     parent = replace(before, version=Version(epoch - 1))
     number = len(before.ancestors) + 1
     beside = replace(before, uuid=StreamUuid(f"{number}" * 32), stream=f"counts/~rebuild-{number}", pipeline=rebuilt)
-    added = replace(ancestor_of(beside), handover=handover(parent, beside))
+    added = replace(as_ancestor(beside), handover=handover(parent, beside))
     after = replace(parent, version=Version(epoch), epoch=Epoch(epoch), pipeline=rebuilt)
     return replace(after, ancestors=(*before.ancestors, added))
 

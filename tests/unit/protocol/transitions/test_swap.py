@@ -20,7 +20,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
 from dagster_ckpt.protocol.object_names import swap_pin_name
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, epoch_manifest, first_manifest
 from dagster_ckpt.protocol.transitions.manifest_rules import violations
-from dagster_ckpt.protocol.transitions.swap import Swap, behind, cannot_take_over, swap_manifest
+from dagster_ckpt.protocol.transitions.swap import Swap, cannot_take_over, lagging_sources, swap_manifest
 from tests.worlds.manifests import OWNER, PIPELINE, a_change
 from tests.worlds.streams import an_edit
 
@@ -74,14 +74,14 @@ def test_it_shows_what_was_built_beside_as_its_next_epoch() -> None:
 )
 def test_an_offset_reaches_another_where_no_number_in_it_is_less(live: object, beside: object, is_behind: bool) -> None:
     positions = [_at(_stream(name, 2), TOPIC, json.dumps(offset)) for name, offset in (("l", live), ("b", beside))]
-    assert behind(positions[0], positions[1], ()) == ([TOPIC] if is_behind else [])
+    assert lagging_sources(positions[0], positions[1], ()) == ([TOPIC] if is_behind else [])
 
 
 def test_a_source_that_was_not_read_yet_is_no_hindrance_but_one_that_is_gone_is() -> None:
     live, beside = _stream("l", 2), _stream("b", 2)
-    assert behind(_at(live, TOPIC, None), _at(beside, TOPIC, None), ()) == []
-    assert behind(_at(live, TOPIC, "1"), _at(beside, TOPIC, None), ()) == [TOPIC]
-    assert behind(_at(live, TOPIC, "1"), _at(beside, UPSTREAM, None), ()) == [TOPIC]
+    assert lagging_sources(_at(live, TOPIC, None), _at(beside, TOPIC, None), ()) == []
+    assert lagging_sources(_at(live, TOPIC, "1"), _at(beside, TOPIC, None), ()) == [TOPIC]
+    assert lagging_sources(_at(live, TOPIC, "1"), _at(beside, UPSTREAM, None), ()) == [TOPIC]
 
 
 def test_a_topic_of_the_same_name_is_another_one() -> None:
@@ -90,25 +90,28 @@ def test_a_topic_of_the_same_name_is_another_one() -> None:
     def of_topics(manifest: Manifest, *ids: str) -> Manifest:
         return replace(manifest, sources=(replace(manifest.sources[0], topics=tuple(("trips", each) for each in ids)),))
 
-    assert behind(of_topics(live, "first"), of_topics(beside, "first"), ()) == []
-    assert behind(of_topics(live, "first"), of_topics(beside, "second"), ()) == [TOPIC]
-    assert behind(of_topics(live, "first"), beside, ()) == [], "brokers before 2.8 have none"
+    assert lagging_sources(of_topics(live, "first"), of_topics(beside, "first"), ()) == []
+    assert lagging_sources(of_topics(live, "first"), of_topics(beside, "second"), ()) == [TOPIC]
+    assert lagging_sources(of_topics(live, "first"), beside, ()) == [], "brokers before 2.8 have none"
 
 
 def test_a_table_before_the_source_counts_too() -> None:
     live, beside = _at(_stream("l", 2), TOPIC, "1"), _at(_stream("b", 2), TOPIC, "1")
     after_a_table = replace(live, sources=(replace(live.sources[0], after_table=True),))
-    assert behind(after_a_table, beside, ()) == [TOPIC]
-    assert behind(live, replace(beside, sources=after_a_table.sources), ()) == []
+    assert lagging_sources(after_a_table, beside, ()) == [TOPIC]
+    assert lagging_sources(live, replace(beside, sources=after_a_table.sources), ()) == []
 
 
 def test_of_files_there_are_as_many() -> None:
     live, beside = _stream("l", 2), _stream("b", 2)
     # Spark's offset counts the batches of one log: it says nothing of another's.
     assert (
-        behind(_at(live, TOPIC, '{"logOffset": 9}', files=3), _at(beside, TOPIC, '{"logOffset": 0}', files=3), ()) == []
+        lagging_sources(
+            _at(live, TOPIC, '{"logOffset": 9}', files=3), _at(beside, TOPIC, '{"logOffset": 0}', files=3), ()
+        )
+        == []
     )
-    assert behind(
+    assert lagging_sources(
         _at(live, TOPIC, '{"logOffset": 0}', files=3), _at(beside, TOPIC, '{"logOffset": 9}', files=2), ()
     ) == [TOPIC]
 
@@ -127,7 +130,7 @@ def test_an_upstream_is_read_as_far_by_its_epoch_once_its_table_is_read(
     live: UpstreamPosition, beside: UpstreamPosition, is_behind: bool
 ) -> None:
     positions = [_at(_stream(name, 2), UPSTREAM, at.encode()) for name, at in (("l", live), ("b", beside))]
-    assert behind(positions[0], positions[1], ()) == ([UPSTREAM] if is_behind else [])
+    assert lagging_sources(positions[0], positions[1], ()) == ([UPSTREAM] if is_behind else [])
 
 
 def test_readers_know_rows_by_their_key_and_columns_by_their_name() -> None:

@@ -6,7 +6,7 @@ from dagster_ckpt.ids import Epoch, StreamUuid, Version
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition
 from dagster_ckpt.protocol.manifest.manifest import Retained, Statistics
 from dagster_ckpt.runtime.lag.lag import Lag, SourceLag, together
-from dagster_ckpt.runtime.lag.source_lags import epochs_behind, waiting_among
+from dagster_ckpt.runtime.lag.source_lags import unread_epochs, waiting_among
 from tests.worlds.manifests import a_manifest
 
 STATE = "LocatedFileStatus{{path=file:/in/{0}; isDirectory=false; length={1}; replication=1; modification_time={2}; x}}"
@@ -57,8 +57,8 @@ UPSTREAM = a_manifest(
     ],
 )
 def test_epochs_of_an_upstream_wait_until_they_are_consumed(at: UpstreamPosition | None, expected: SourceLag) -> None:
-    assert epochs_behind(UPSTREAM, at) == expected
+    assert unread_epochs(UPSTREAM, at) == expected
 
 
 def test_an_upstream_without_an_epoch_has_nothing_to_read() -> None:
-    assert epochs_behind(a_manifest(epoch=Epoch(0), retained=()), None) == SourceLag(epochs=0)
+    assert unread_epochs(a_manifest(epoch=Epoch(0), retained=()), None) == SourceLag(epochs=0)

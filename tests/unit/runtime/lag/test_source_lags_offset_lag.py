@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dagster_ckpt.protocol.epochs.topic_offsets import Offsets, TopicsNow, offsets_of
+from dagster_ckpt.protocol.epochs.topic_offsets import Offsets, TopicsNow, parse_offsets
 from dagster_ckpt.protocol.manifest.manifest import SourceIdentity
 from dagster_ckpt.runtime.declared.sources import KafkaOptions, StreamSource
 from dagster_ckpt.runtime.lag.lag import SourceLag
@@ -81,8 +81,8 @@ def test_rows_without_timestamps_wait_since_the_first_look_that_found_more_than_
 
 
 def test_a_history_that_grows_for_days_stays_small_and_keeps_its_oldest_look() -> None:
-    history, committed = OffsetHistory(), offsets_of({"trips": {"0": 0}})
-    found = [history.lag(offsets_of({"trips": {"0": at}}), committed, TEN + at) for at in range(1, 5_000)]
+    history, committed = OffsetHistory(), parse_offsets({"trips": {"0": 0}})
+    found = [history.lag(parse_offsets({"trips": {"0": at}}), committed, TEN + at) for at in range(1, 5_000)]
     assert found[-1] == SourceLag(rows=4_999, since_ms=TEN + 1)
     assert len(history._looks) <= 1_001
 

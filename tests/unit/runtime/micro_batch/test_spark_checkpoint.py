@@ -17,7 +17,7 @@ def test_a_folder_whose_making_fails_is_removed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def damaged() -> Iterator[pa.Table]:
-        yield seen_files.table_of([FileSeen("file:///in/a", 1)])
+        yield seen_files.files_table([FileSeen("file:///in/a", 1)])
         raise CorruptStateError("damaged")
 
     source = StreamSource(SourceIdentity("csv", "file:/in"), 0, (0,), reads_files=True)

@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from dagster_ckpt import CheckpointError
-from dagster_ckpt.runtime.spark.class_archive import FILE, archive_of, make_archive, use_archive
+from dagster_ckpt.runtime.spark.class_archive import FILE, archive_path, make_archive, use_archive
 
 
 def test_it_is_in_sparks_home_or_where_pyspark_is(tmp_path: Path) -> None:
-    assert archive_of({"SPARK_HOME": str(tmp_path)}) == tmp_path / FILE
-    without = archive_of({})
+    assert archive_path({"SPARK_HOME": str(tmp_path)}) == tmp_path / FILE
+    without = archive_path({})
     assert without is not None
     assert (without.parent / "java_gateway.py").is_file()
 

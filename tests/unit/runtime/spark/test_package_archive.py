@@ -8,7 +8,7 @@ from zipfile import ZipFile
 import pytest
 
 import dagster_ckpt
-from dagster_ckpt.runtime.spark.package_archive import archive_of, pack, ship_package
+from dagster_ckpt.runtime.spark.package_archive import archive_name, pack, ship_package
 
 PACKAGE = Path(dagster_ckpt.__file__).parent
 OF_TASKS = (
@@ -36,12 +36,12 @@ class FakeContext:
 def test_it_is_shipped_once_and_the_drivers_path_stays(tmp_path: Path) -> None:
     context: Any = FakeContext(tmp_path)
     path = list(sys.path)
-    assert archive_of(context) is None
+    assert archive_name(context) is None
     ship_package(context)
     ship_package(context)
     [added] = context.added
     assert added.exists()
-    assert archive_of(context) == added.name
+    assert archive_name(context) == added.name
     assert sys.path == path
 
 
@@ -55,7 +55,7 @@ def test_the_drivers_package_is_shipped_beside_it(tmp_path: Path, theirs: str) -
     ship_package(context)
     ship_package(context)
     [added] = context.added
-    assert archive_of(context) == added.name != theirs
+    assert archive_name(context) == added.name != theirs
 
 
 def test_executors_run_the_archive_whatever_they_have_installed_and_load_these_libraries_alone(tmp_path: Path) -> None:

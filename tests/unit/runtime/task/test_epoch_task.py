@@ -16,7 +16,7 @@ from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, InputSpec, Manifest, Owner
-from dagster_ckpt.protocol.object_names import file_of
+from dagster_ckpt.protocol.object_names import parse_file_name
 from dagster_ckpt.runtime.micro_batch.epoch_driver import final_error
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, _Known, _known, _place, replies_of
@@ -78,7 +78,7 @@ def test_the_shards_of_a_task_share_a_file_and_each_has_its_part_of_it(setup: Ta
     [[mine], [theirs]] = [[run for table in ack.tables for run in table.runs] for ack in (two, three)]
     assert mine.path == theirs.path
     assert (mine.clip.hi >> 62, theirs.clip.lo >> 62) == (2, 3)
-    file = file_of(mine.path)
+    file = parse_file_name(mine.path)
     assert file is not None
     assert (file.term, file.epoch, file.shard, file.attempt) == (1, 2, 2, 77)
 

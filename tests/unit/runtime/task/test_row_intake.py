@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.task.row_intake import NULL_ROWS, Intake, check_text, chunks_of, rows_by_input
+from dagster_ckpt.runtime.task.row_intake import NULL_ROWS, Intake, check_text, cut_chunks, rows_by_input
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
 
@@ -16,24 +16,24 @@ def batches_of(*rows: int) -> list[pa.RecordBatch]:
 
 
 def test_batches_are_put_together_up_to_the_limit() -> None:
-    assert [chunk.num_rows for chunk in chunks_of(batches_of(10, 0, 10, 10, 5), 160)] == [20, 15]
-    assert [chunk.num_rows for chunk in chunks_of(batches_of(10, 0, 10, 10, 5), 100)] == [10, 10, 10, 5]
-    assert list(chunks_of([], 1)) == []
+    assert [chunk.num_rows for chunk in cut_chunks(batches_of(10, 0, 10, 10, 5), 160)] == [20, 15]
+    assert [chunk.num_rows for chunk in cut_chunks(batches_of(10, 0, 10, 10, 5), 100)] == [10, 10, 10, 5]
+    assert list(cut_chunks([], 1)) == []
 
 
 def test_a_batch_above_the_limit_is_cut() -> None:
-    assert [chunk.num_rows for chunk in chunks_of(batches_of(25), 80)] == [9, 9, 7]
-    assert [chunk.num_rows for chunk in chunks_of(batches_of(3), 1)] == [1, 1, 1]
+    assert [chunk.num_rows for chunk in cut_chunks(batches_of(25), 80)] == [9, 9, 7]
+    assert [chunk.num_rows for chunk in cut_chunks(batches_of(3), 1)] == [1, 1, 1]
 
 
 def test_a_single_row_above_the_limit_is_one_chunk() -> None:
     texts = pa.record_batch({"x": ["a", "b" * 1000, "c", "d"]})
-    assert [chunk["x"].to_pylist()[0][0] for chunk in chunks_of([texts], 100)] == ["a", "b", "c"]
+    assert [chunk["x"].to_pylist()[0][0] for chunk in cut_chunks([texts], 100)] == ["a", "b", "c"]
 
 
 @given(rows=st.lists(st.integers(0, 50), max_size=6), bytes_max=st.integers(1, 500))
 def test_no_row_is_lost_and_no_chunk_is_empty_or_too_large(rows: list[int], bytes_max: int) -> None:
-    chunks = list(chunks_of(batches_of(*rows), bytes_max))
+    chunks = list(cut_chunks(batches_of(*rows), bytes_max))
     assert [value for chunk in chunks for value in chunk["x"].to_pylist()] == [x for each in rows for x in range(each)]
     assert all(chunk.num_rows == 1 or 0 < chunk.nbytes <= bytes_max for chunk in chunks)
 

@@ -18,7 +18,7 @@ from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manifest, Owner
-from dagster_ckpt.protocol.object_names import merges_of
+from dagster_ckpt.protocol.object_names import merge_count
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_replies, encode_replies, merge_acks
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
@@ -157,7 +157,7 @@ def test_small_files_become_few_and_every_retained_epoch_can_be_read_at_any_time
             for retained in manifest.retained:
                 stream.check(retained.epoch)
     assert longest < 2 * FILES_MIN
-    assert {merges_of(path) for path in paths(stream.manifest)} == {0, 1}
+    assert {merge_count(path) for path in paths(stream.manifest)} == {0, 1}
 
 
 def test_the_epoch_says_how_many_rows_were_merged(stream: AppendStream) -> None:
@@ -275,7 +275,7 @@ def test_damage_to_a_merged_file_is_found_and_the_epochs_before_the_merge_do_wit
 def test_a_rollback_shows_the_older_list_again_and_merging_goes_on(stream: AppendStream) -> None:
     before = stream.epochs(FILES_MIN)
     stream.epochs(10)
-    assert merges_of(paths(stream.manifest)[0]) == 1
+    assert merge_count(paths(stream.manifest)[0]) == 1
     stream.reopen(from_epoch=before.epoch)
     assert paths(stream.manifest) == paths(before)
     stream.numbers = stream.rows_after[before.epoch]

@@ -11,7 +11,7 @@ import pytest
 
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.runtime.task import worker_engine
-from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions, engine_of, exempt_from_gc
+from dagster_ckpt.runtime.task.worker_engine import CacheOptions, EngineOptions, exempt_from_gc, process_engine
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore
@@ -34,32 +34,35 @@ def local(tmp_path: Path) -> ObjectStore:
 @pytest.mark.parametrize("is_local", [True, False])
 def test_they_are_kept_and_each_stream_has_its_own_limits(local: ObjectStore, is_local: bool) -> None:
     store = local if is_local else FAR
-    small, large, again = (engine_of(options, store) for options in (SMALL, LARGE, SMALL))
+    small, large, again = (process_engine(options, store) for options in (SMALL, LARGE, SMALL))
     assert small.runs is large.runs is again.runs
     assert [each.budget.limit_bytes >> 20 for each in (small, large, again)] == [64, 512, 64]
-    assert engine_of(SMALL, store) is again
+    assert process_engine(SMALL, store) is again
 
 
 def test_a_write_may_take_as_long_as_an_epoch_of_its_stream(local: ObjectStore) -> None:
-    assert [engine_of(replace(SMALL, timeout_ms=ms), local).io.timeout_ms for ms in (5_000, 7_000)] == [5_000, 7_000]
+    assert [process_engine(replace(SMALL, timeout_ms=ms), local).io.timeout_ms for ms in (5_000, 7_000)] == [
+        5_000,
+        7_000,
+    ]
 
 
 def test_local_ones_are_kept_whatever_else_is_worked_meanwhile(local: ObjectStore) -> None:
-    first = engine_of(SMALL, local)
-    engine_of(LARGE, FAR)
-    threads = engine_of(replace(SMALL, io_threads=2, cache=CacheOptions("/elsewhere")), local)
+    first = process_engine(SMALL, local)
+    process_engine(LARGE, FAR)
+    threads = process_engine(replace(SMALL, io_threads=2, cache=CacheOptions("/elsewhere")), local)
     assert first.runs is threads.runs
 
 
 def test_remote_runs_are_reopened_for_another_cache(tmp_path: Path) -> None:
-    one, other = (engine_of(EngineOptions(cache=CacheOptions(str(tmp_path / name))), FAR) for name in "ab")
+    one, other = (process_engine(EngineOptions(cache=CacheOptions(str(tmp_path / name))), FAR) for name in "ab")
     assert one.runs is not other.runs
 
 
 def test_a_forked_child_gets_a_new_engine(local: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    parents = engine_of(SMALL, local)
+    parents = process_engine(SMALL, local)
     monkeypatch.setattr(os, "getpid", lambda: 7)
-    childs = engine_of(SMALL, local)
+    childs = process_engine(SMALL, local)
     assert childs is not parents
     assert childs.runs is not parents.runs
 

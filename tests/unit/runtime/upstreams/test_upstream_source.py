@@ -10,7 +10,7 @@ from dagster_ckpt.operators import AppendOnly, Operator, RunningAggregate, agg
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.upstream import Trouble, backfill_pin
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
-from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read, key_of
+from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read, table_key
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.retention_refs.pins import remove_pin, write_pin
 from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError
@@ -35,7 +35,7 @@ class Reading:
         self.pin()
         schema = self.up.operator.pipeline.output.append(pa.field(CHANGE_TYPE, pa.string(), nullable=False))
         reads = Downstream(StoreAddress(url), "down", 10, TASKS)
-        self.reader = UpstreamReader(reads, "up", Read.TABLE, Planned(schema, key_of(self.up.operator.pipeline)))
+        self.reader = UpstreamReader(reads, "up", Read.TABLE, Planned(schema, table_key(self.up.operator.pipeline)))
         self.start = self.reader.initialOffset()
         self.end = self.reader.latestOffset(self.start, ReadMaxFiles(10))
 
@@ -113,7 +113,7 @@ def test_an_empty_upstream_that_was_opened_with_another_pipeline_is_read_by_no_o
     up, down = MadeStream(url, "up", planned), MadeStream(url, "down")
     pipeline = planned.pipeline
     change = [] if pipeline.appends else [pa.field(CHANGE_TYPE, pa.string(), nullable=False)]
-    columns = Planned(pa.schema([*pipeline.output, *change]), key_of(pipeline))
+    columns = Planned(pa.schema([*pipeline.output, *change]), table_key(pipeline))
     reader = UpstreamReader(Downstream(StoreAddress(url), "down", 10, TASKS), "up", Read.TABLE, columns)
     start = reader.initialOffset()
     up.operator = opened

@@ -30,7 +30,7 @@ from dagster_ckpt.runtime.declared.sources import StreamSource
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.retention_refs.pins import read_pins, remove_pin, write_pin
-from dagster_ckpt.storage.retention_refs.subscribers import progress_of, read_subscribers
+from dagster_ckpt.storage.retention_refs.subscribers import find_progress, read_subscribers
 from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
@@ -196,7 +196,7 @@ def test_a_pin_with_a_similar_name_stays(pair: Pair) -> None:
     pair.prepare()
     assert sorted(pair.pinned()) == [(pair.pin, 3), (name, 2)]
     root = pair.root
-    [progress] = progress_of(
+    [progress] = find_progress(
         read_subscribers(pair.chain("up")),
         root,
         pair.chain("up"),
@@ -472,7 +472,7 @@ def test_an_upstream_restored_from_a_backup_is_reported_with_both_epochs(pair: P
         shown = pair.chain("up").read(Version(version))
         position = SourcePosition(
             IDENTITY,
-            UpstreamPosition.behind(shown).encode(),
+            UpstreamPosition.after(shown).encode(),
             pair.down.manifest.sources[0].current if pair.down.manifest.sources else None,
         )
         pair.down.commit(an_edit(pair.down.manifest, sources=(position,)))

@@ -232,16 +232,16 @@ def test_a_position_in_an_epoch_that_a_restored_stream_does_not_have_is_reported
     up.commit(2)
     backup = up.backup()
     up.commit(2)
-    ahead = [UpstreamPosition.behind(up.chain.read(Version(version))) for version in (4, 5)]
-    kept = UpstreamPosition.behind(up.chain.read(Version(3)))
+    ahead = [UpstreamPosition.after(up.chain.read(Version(version))) for version in (4, 5)]
+    kept = UpstreamPosition.after(up.chain.read(Version(3)))
     up.restore(backup)  # version 4 opens it
     for _ in range(4):
         for at in ahead:
             for ask in (up.log.check, lambda at: up.log.following(at, 1)):
                 with pytest.raises(NothingFollowsError) as caught:
                     ask(at)
-                newest = UpstreamPosition.behind(up.writer.manifest)
-                there = UpstreamPosition.behind(up.chain.read(Version(5))) if at.epoch == 5 <= newest.epoch else newest
+                newest = UpstreamPosition.after(up.writer.manifest)
+                there = UpstreamPosition.after(up.chain.read(Version(5))) if at.epoch == 5 <= newest.epoch else newest
                 assert (caught.value.trouble, caught.value.instead) == (Trouble.DIVERGED, there)
                 assert at.encode() in str(caught.value)
                 assert there.encode() in str(caught.value)
@@ -253,7 +253,7 @@ def test_a_reader_that_lives_through_a_restore_never_mixes_two_histories(up: Ups
     up.commit(2)
     backup = up.backup()
     up.commit(3)
-    log, at = up.log, UpstreamPosition.behind(up.chain.read(Version(2)))
+    log, at = up.log, UpstreamPosition.after(up.chain.read(Version(2)))
     assert [each.epoch for each in log.following(at, 3)] == [3, 4, 5]
     up.restore(backup)
     up.commit(4)
@@ -266,11 +266,11 @@ def test_a_reader_that_lives_through_a_restore_never_mixes_two_histories(up: Ups
 def test_an_epoch_keeps_its_nonce_through_openings_rollbacks_and_pins(up: Upstream) -> None:
     up.commit(3)
     third = up.chain.read(Version(3))
-    at = UpstreamPosition.behind(third)
+    at = UpstreamPosition.after(third)
     assert at.nonce == third.nonce
     for from_epoch in (3, None, None):
         up.open(from_epoch)
-        assert UpstreamPosition.behind(up.writer.manifest) == at
+        assert UpstreamPosition.after(up.writer.manifest) == at
         assert up.log.check(at).epoch == 3
     up.commit(1)
     assert [each.epoch for each in up.log.following(at, 9)] == [8]
