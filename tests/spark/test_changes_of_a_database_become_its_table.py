@@ -368,7 +368,7 @@ def test_the_positions_of_each_connector_are_in_its_order(spark: SparkSession, s
     wanted: Any = {"schema": CUSTOMERS, "key": "id", **options}
     stream = changes_from(records, "debezium", **wanted)
     assert stream.step is not None
-    marks = stream.frame.select("id", *stream.step.compared).collect()
+    marks = stream.frame.select("id", *stream.step.compared_columns).collect()
     in_order = sorted(marks, key=lambda row: [(value is not None, value) for value in row[1:]])
     assert [row["id"] for row in in_order] == list(range(len(positions)))
     assert {row[KIND] for row in stream.frame.select(KIND).collect()} == {PUT}

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from dagster_ckpt.errors import CheckpointDeclinedError, InvalidPipelineError
 from dagster_ckpt.runtime.declared.changes_from import changes_from
-from dagster_ckpt.runtime.declared.pipeline import declared_operator
+from dagster_ckpt.runtime.declared.step_operator import declared_operator
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.plans.compiler import stream_of, stream_of_sql
 from dagster_ckpt.runtime.plans.stand_ins import dataframe_of

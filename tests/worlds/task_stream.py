@@ -19,7 +19,7 @@ from dagster_ckpt.protocol.ack import ShardAck
 from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.runtime.declared.pipeline import arrow_schema
+from dagster_ckpt.runtime.declared.step_operator import arrow_schema
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, ShardAssignment, columns_of_input

@@ -10,7 +10,8 @@ Reading order
     primary_key       a key that the user declares for the table
     row_work          what Spark does with the rows of a table one by one
     arrow_plan        whether a task can do what Spark does between two steps
-    pipeline          from a `Stream` to a checked operator
+    pipeline          from a `Stream` to its operators
+    step_operator     the operator of one step, checked
     renaming          a stream under the names that its state has
     function_digests  digests of the code of functions in Python
     column_origins    which columns the inputs of steps are computed from

@@ -16,8 +16,8 @@ from dagster_ckpt.runtime.declared.change_formats import (
     Format,
     Wanted,
 )
-from dagster_ckpt.runtime.declared.step_parts import EventTime, StatefulStep, StepInput
-from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.declared.step_parts import EventTime, StepInput
+from dagster_ckpt.runtime.declared.stream import StatefulStep, Stream
 
 
 def changes_from(  # noqa: PLR0913  (options, by name)
@@ -73,7 +73,7 @@ def changes_from(  # noqa: PLR0913  (options, by name)
             keys, changes.spec, rows.columns, rows.sequence, rows.ties, changes.event_time, expire_after_us
         )
 
-    step = StatefulStep(NAME, build, compared=rows.sequence)
+    step = StatefulStep(NAME, build, compared_columns=rows.sequence)
     return Stream(rows.frame, EventTime(CHANGED_AT, 0) if timed else None, keys, step=step)
 
 

@@ -7,8 +7,8 @@ from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.declared.step_parts import StatefulStep, StepInput
-from dagster_ckpt.runtime.declared.stream import Stream, rows_of
+from dagster_ckpt.runtime.declared.step_parts import StepInput
+from dagster_ckpt.runtime.declared.stream import StatefulStep, Stream, rows_of
 
 
 def with_primary_key(stream: Stream, columns: Sequence[str]) -> Stream:

@@ -7,24 +7,25 @@ and registers itself here.
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster_ckpt.runtime.catalyst.query_plan import needs_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from dagster_ckpt.runtime.declared.stream import Stream
-
 _HOME = "dagster_ckpt.runtime.plans.returned"
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """From a DataFrame's query to its stream, and from a stream to a DataFrame that queries can read."""
+    """From a DataFrame's query to its `Stream`, and from one to a DataFrame that queries can read.
 
-    stream_of: "Callable[[DataFrame], Stream]"
-    dataframe_of: "Callable[[Stream], DataFrame]"
+    Their type is not named here: `Stream` is above this module.
+    """
+
+    stream_of: "Callable[[DataFrame], Any]"
+    dataframe_of: "Callable[[Any], DataFrame]"
 
 
 _registered: list[Compiler] = []
@@ -35,8 +36,8 @@ def register(compiler: Compiler) -> None:
     _registered[:] = [compiler]
 
 
-def as_steps(frame: object) -> "Stream | None":
-    """The stream of a DataFrame's query; None for one that Spark works row by row, or that does not stream."""
+def as_steps(frame: object) -> Any:
+    """The `Stream` of a DataFrame's query; None for one that Spark works row by row, or that does not stream."""
     from pyspark.sql.classic.dataframe import DataFrame
 
     if not isinstance(frame, DataFrame) or not frame.isStreaming or not needs_steps(frame):
@@ -44,8 +45,8 @@ def as_steps(frame: object) -> "Stream | None":
     return _compiler().stream_of(frame)
 
 
-def as_dataframe(stream: "Stream") -> "DataFrame":
-    """A DataFrame that stands for the table of a stream in a query."""
+def as_dataframe(stream: Any) -> "DataFrame":
+    """A DataFrame that stands for the table of a `Stream` in a query."""
     return _compiler().dataframe_of(stream)
 
 

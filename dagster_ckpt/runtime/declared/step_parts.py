@@ -1,21 +1,21 @@
-"""What the declaration of a `Stream` is made of."""
+"""What the declaration of a `Stream` is made of, and what the operator of a step is built from."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dagster_ckpt.operators.operator import Operator
+from dagster_ckpt.operators.sets.set_operation import Kind
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from dagster_ckpt.runtime.declared.stream import Stream
-
 Work = Callable[["DataFrame"], "DataFrame"]
 """What Spark does with rows one by one."""
+WHOLE_ROWS = ("distinct", "union", *Kind)
+"""The steps that compare rows by all their columns."""
 
 
 class OnEnd(StrEnum):
@@ -67,39 +67,38 @@ class StepInput:
     upstream: Upstream | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StatefulStep:
-    """The stateful step of a stream.
+class StepRows(Protocol):
+    """Rows that a step reads: what a `Stream` says of them."""
 
-    `name` is the method that made it. `build` makes the operator from its inputs, or raises `InvalidPipelineError`.
-    `compared` are the columns of the first input, besides its keys, that are compared as text. `code` is the user's
-    function. `never_late`: it takes rows however old they are, so that no watermark need follow from its input.
-    """
-
-    name: str
-    build: Callable[[Sequence[StepInput]], Operator]
-    others: tuple["Stream", ...] = ()
-    compared: tuple[str, ...] = ()
-    on_end: OnEnd = OnEnd.KEEP
-    code: object = None
-    never_late: bool = False
+    @property
+    def frame(self) -> "DataFrame": ...
+    @property
+    def keys(self) -> tuple[str, ...]: ...
+    @property
+    def event_time(self) -> EventTime | None: ...
+    @property
+    def upstream(self) -> Upstream | None: ...
+    @property
+    def work(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Earlier:
-    """The step whose changes a stream's rows are, and what Spark does with them before the next step.
+class BuildsOperator(Protocol):
+    """A stateful step: its name, how its operator is built, and the columns that it compares as text."""
 
-    `changes` stands for them: it has their columns.
-    """
+    @property
+    def name(self) -> str: ...
+    @property
+    def build(self) -> Callable[[Sequence[StepInput]], Operator]: ...
+    @property
+    def compared_columns(self) -> tuple[str, ...]: ...
 
-    stream: "Stream"
-    changes: "DataFrame"
-    work: tuple[Work, ...] = ()
 
-    def then(self, work: Work) -> "Earlier":
-        """The same, with more work on the rows."""
-        return replace(self, work=(*self.work, work))
+class DeclaredStep(Protocol):
+    """A step with the rows that it reads, as a `Stream` that ends in it has them."""
 
-    def frame_of(self, changes: "DataFrame") -> "DataFrame":
-        """The next step's rows, from the step's changes."""
-        return reduce(lambda frame, work: work(frame), self.work, changes)
+    @property
+    def keys(self) -> tuple[str, ...]: ...
+    @property
+    def step(self) -> BuildsOperator | None: ...
+    @property
+    def inputs(self) -> Sequence[StepRows]: ...

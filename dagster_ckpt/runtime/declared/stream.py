@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
@@ -43,10 +44,9 @@ from dagster_ckpt.quantities import Duration, microseconds, milliseconds
 from dagster_ckpt.runtime.declared import row_work
 from dagster_ckpt.runtime.declared.queries import as_dataframe, as_steps
 from dagster_ckpt.runtime.declared.step_parts import (
-    Earlier,
+    WHOLE_ROWS,
     EventTime,
     OnEnd,
-    StatefulStep,
     StepInput,
     Upstream,
     Work,
@@ -60,10 +60,46 @@ _EXPIRING = ("aggregate", "process")
 """The steps that `key_by(..., expire_after=...)` applies to. The others have other options for it."""
 
 
-WHOLE_ROWS = ("distinct", "union", *Kind)
-"""The steps that compare rows by all their columns."""
 _KEYS_OPTIONAL = ("aggregate", "over", "top", "window")
 """The steps that, without keys, have one group of all rows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatefulStep:
+    """The stateful step of a stream.
+
+    `name` is the method that made it. `build` makes the operator from its inputs, or raises `InvalidPipelineError`.
+    `compared_columns` are those of the first input, besides its keys, that are compared as text. `code` is the user's
+    function. `never_late`: it takes rows however old they are, so that no watermark need follow from its input.
+    """
+
+    name: str
+    build: Callable[[Sequence[StepInput]], Operator]
+    others: tuple["Stream", ...] = ()
+    compared_columns: tuple[str, ...] = ()
+    on_end: OnEnd = OnEnd.KEEP
+    code: object = None
+    never_late: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Earlier:
+    """The step whose changes a stream's rows are, and what Spark does with them before the next step.
+
+    `changes` stands for them: it has their columns.
+    """
+
+    stream: "Stream"
+    changes: "DataFrame"
+    work: tuple[Work, ...] = ()
+
+    def then(self, work: Work) -> "Earlier":
+        """The same, with more work on the rows."""
+        return replace(self, work=(*self.work, work))
+
+    def frame_of(self, changes: "DataFrame") -> "DataFrame":
+        """The next step's rows, from the step's changes."""
+        return reduce(lambda frame, work: work(frame), self.work, changes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +146,7 @@ class Stream:
             object.__setattr__(self, "table", self.initial)
         if self.earlier is not None or self.upstream is not None or self.step is not None or self.work:
             return
-        query = as_steps(self.frame)
+        query: Stream | None = as_steps(self.frame)
         if query is not None:  # what Spark would keep state for is steps: this stream follows them
             if self.initial is not None:
                 raise InvalidPipelineError(
@@ -316,7 +352,7 @@ class Stream:
             )
 
         return self._with_step(
-            StatefulStep("aggregate", build, compared=_valued_columns(aggregations), code=code_of(aggregations))
+            StatefulStep("aggregate", build, compared_columns=_valued_columns(aggregations), code=code_of(aggregations))
         )
 
     def window(
@@ -487,7 +523,7 @@ class Stream:
                 return _top(rows, Best.for_deduplicate(keep, order))
             return Deduplicate.build(rows.keys, rows.spec, keep, rows.event_time, expire_after_us, late, order)
 
-        return self._with_step(StatefulStep("deduplicate", build, compared=order, on_end=OnEnd(on_end)))
+        return self._with_step(StatefulStep("deduplicate", build, compared_columns=order, on_end=OnEnd(on_end)))
 
     def top(
         self,
@@ -514,7 +550,7 @@ class Stream:
             [rows] = inputs
             return _top(rows, best)
 
-        return self._with_step(StatefulStep("top", build, compared=names_in_order(by)))
+        return self._with_step(StatefulStep("top", build, compared_columns=names_in_order(by)))
 
     def over(self, by: str | Sequence[str], /, **functions: Over) -> "Stream":
         """The rows with functions over their partition, the rows of one key in an order; without `key_by` of all rows.
@@ -539,7 +575,7 @@ class Stream:
         given: Iterable[object] = functions.values()  # what is no function is refused later, with its name
         overs = [one for one in given if isinstance(one, Over)]
         least = [one.column for one in overs if one.function in {"min", "max"} and one.column is not None]
-        return self._with_step(StatefulStep("over", build, compared=(*names_in_order(by), *least)))
+        return self._with_step(StatefulStep("over", build, compared_columns=(*names_in_order(by), *least)))
 
     def distinct(self) -> "Stream":
         """Each row once, compared by all columns as SQL does: null equals null. -0.0 becomes 0.0.
@@ -645,7 +681,7 @@ def global_aggregate(stream: Stream, aggregations: Mapping[str, Aggregation]) ->
             rows, lambda keys, spec: RunningAggregate.build(keys, aggregations, spec, **options).lasting()
         )
 
-    step = StatefulStep("aggregate", build, compared=_valued_columns(aggregations), code=code_of(aggregations))
+    step = StatefulStep("aggregate", build, compared_columns=_valued_columns(aggregations), code=code_of(aggregations))
     return stream._with_step(step)  # noqa: SLF001  (a step that Stream has no method for)
 
 
@@ -684,7 +720,7 @@ def rows_of(stream: Stream) -> Stream:
 
 def changes_of_step(stream: Stream) -> Stream:
     """The stream of a step's changes, for the next step. Its frame only stands for them: it has their columns."""
-    from dagster_ckpt.runtime.declared.pipeline import declared_operator  # it is above this module
+    from dagster_ckpt.runtime.declared.step_operator import declared_operator  # it loads Spark
 
     assert stream.step is not None, "only a step has changes"
     if stream.columns:
@@ -736,7 +772,9 @@ class WindowedStream:
 
         compared = _valued_columns(aggregations)
         code = code_of(aggregations)
-        step = StatefulStep("window", build, compared=compared, on_end=self.on_end, code=code, never_late=never_late)
+        step = StatefulStep(
+            "window", build, compared_columns=compared, on_end=self.on_end, code=code, never_late=never_late
+        )
         return self.stream._with_step(step)  # noqa: SLF001  (one class in two steps)
 
 

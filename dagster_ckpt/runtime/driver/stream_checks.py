@@ -31,9 +31,10 @@ from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, check_stream
 from dagster_ckpt.runtime.catalyst.values import Node
 from dagster_ckpt.runtime.declared.arrow_plan import find_arrow_work
 from dagster_ckpt.runtime.declared.function_digests import Digests, function_digests
-from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow, check_initial
+from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow
 from dagster_ckpt.runtime.declared.renaming import rename, with_files
 from dagster_ckpt.runtime.declared.sources import StreamSource, identify_sources
+from dagster_ckpt.runtime.declared.step_operator import check_initial
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.micro_batch.initial_tables import describe_table, refuse_other_tables

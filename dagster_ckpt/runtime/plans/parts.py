@@ -11,8 +11,8 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.values import Columns, Expression, Java, Node, Projection
 from dagster_ckpt.runtime.catalyst.work_text import WorkText, column_name
-from dagster_ckpt.runtime.declared.pipeline import check_initial
 from dagster_ckpt.runtime.declared.row_work import RowWork, key_columns
+from dagster_ckpt.runtime.declared.step_operator import check_initial
 from dagster_ckpt.runtime.declared.stream import Stream, changes_of_step, rows_of, with_query_work
 from dagster_ckpt.runtime.plans.keys import Dependency, key_among
 

@@ -6,7 +6,8 @@ from pyspark.sql.types import DataType, LongType, StructField, StructType
 
 from dagster_ckpt import agg
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.pipeline import COLUMNS_MAX, build_dataflow
+from dagster_ckpt.runtime.declared.pipeline import build_dataflow
+from dagster_ckpt.runtime.declared.step_operator import COLUMNS_MAX
 from dagster_ckpt.runtime.declared.stream import Stream
 
 

@@ -3,7 +3,7 @@ from pyspark.sql import types
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.runtime.declared.pipeline import arrow_schema
+from dagster_ckpt.runtime.declared.step_operator import arrow_schema
 
 OTHERS = [types.VariantType(), *(getattr(types, name)() for name in ("TimeType",) if hasattr(types, name))]
 
