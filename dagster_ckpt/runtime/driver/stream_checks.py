@@ -33,7 +33,7 @@ from dagster_ckpt.runtime.declared.arrow_plan import find_arrow_work
 from dagster_ckpt.runtime.declared.function_digests import Digests, function_digests
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow
 from dagster_ckpt.runtime.declared.renaming import rename, with_files
-from dagster_ckpt.runtime.declared.sources import StreamSource, identify_sources
+from dagster_ckpt.runtime.declared.sources import StreamSource, identify_sources, spell_moves
 from dagster_ckpt.runtime.declared.step_operator import check_initial
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
@@ -46,7 +46,7 @@ from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.chain.damaged_end import newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import check_reach
-from dagster_ckpt.storage.writer.opening import manifest_to_show
+from dagster_ckpt.storage.writer.opening import Opening, manifest_to_show
 
 _LOG = logging.getLogger(__name__)
 
@@ -192,6 +192,14 @@ def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob, move
     return (
         checked if stored is None else replace(checked, dataflow=with_files(asset, checked.dataflow, stored, renames))
     )
+
+
+def open_as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> tuple[CheckedStream, Opening]:
+    """The stream as `as_stored` has it, and how its writer opens. Raises as that does."""
+    moves = spell_moves(job.asset, job.stream.frame.sparkSession, job.moved)
+    checked = as_stored(checked, chain, job, moves)
+    timed = frozenset(number for number, step in enumerate(checked.stream.steps) if any(event_time_columns(step)))
+    return checked, replace(job.opening(checked.dataflow.pipeline), moves=moves, timed_steps=timed)
 
 
 def check_tables(asset: str, checked: CheckedStream, positions: Sequence[SourcePosition]) -> None:

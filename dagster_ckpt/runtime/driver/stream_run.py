@@ -6,9 +6,8 @@ from functools import partial
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.history.damage.damage_advice import with_advice
-from dagster_ckpt.runtime.declared.sources import spell_moves
 from dagster_ckpt.runtime.driver.spark_errors import secrets_left_out
-from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, as_stored, check_stream, event_time_columns
+from dagster_ckpt.runtime.driver.stream_checks import check_stream, open_as_stored
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobResult, StreamJob
 from dagster_ckpt.runtime.driver.stream_work import StreamWork
 from dagster_ckpt.runtime.driver.terms import RunContext, run_terms
@@ -17,7 +16,6 @@ from dagster_ckpt.runtime.task.worker_engine import check_cache
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.stores.folder import folder_store
-from dagster_ckpt.storage.writer.opening import Opening
 from dagster_ckpt.storage.writer.stream_writer import open_stream
 
 
@@ -41,7 +39,7 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
     check_cache(job.options.engine, store)
     chain, run = ManifestChain(store, clock), RunContext.begin(job.asset, job.options, hooks, clock)
     try:
-        checked, opening = run.retry_opening(partial(_as_stored, checked, chain, job))
+        checked, opening = run.retry_opening(partial(open_as_stored, checked, chain, job))
         job = replace(job, stream=checked.stream)
         open_writer = partial(open_stream, store, opening, clock, run.pulse)
         collector = Collector(chain, root, job.options.grace_ms, job.options.max_lag)
@@ -51,11 +49,3 @@ def _run_stream(job: StreamJob, hooks: JobHooks, clock: Clock) -> JobResult:
         # In its place, not caused by it: a reader of the innermost error alone must see the way back.
         better = with_advice(root, chain, job.asset, error)
         raise better.with_traceback(error.__traceback__) from error.__cause__
-
-
-def _as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob) -> tuple[CheckedStream, Opening]:
-    """The stream as its manifests have it, and how its writer opens."""
-    moves = spell_moves(job.asset, job.stream.frame.sparkSession, job.moved)
-    checked = as_stored(checked, chain, job, moves)
-    timed = frozenset(number for number, step in enumerate(checked.stream.steps) if any(event_time_columns(step)))
-    return checked, replace(job.opening(checked.dataflow.pipeline), moves=moves, timed_steps=timed)
