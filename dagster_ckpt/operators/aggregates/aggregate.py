@@ -20,8 +20,8 @@ from dagster_ckpt.operators.aggregates.registry import plan, plan_updating, plan
 from dagster_ckpt.operators.aggregates.side_tables import SideTable, side_tables_of
 from dagster_ckpt.operators.aggregates.spec import Planner
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator, StreamTable
-from dagster_ckpt.operators.shared import retraction
-from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
+from dagster_ckpt.operators.shared import expiry_checks, retraction
+from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
 from dagster_ckpt.operators.shared.net_changes import inserts, keyed_table, sides_of

@@ -15,8 +15,9 @@ from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator, StreamTable
 from dagster_ckpt.operators.rows.row_choice import RowChoice
+from dagster_ckpt.operators.shared import expiry_checks
 from dagster_ckpt.operators.shared.arrays.value_order import End, has_fixed_width, is_orderable
-from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
+from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.event_time_range import late_rows
 from dagster_ckpt.operators.shared.late_rows import DROP
 from dagster_ckpt.operators.shared.net_changes import table_of_columns

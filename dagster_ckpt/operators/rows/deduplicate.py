@@ -13,7 +13,8 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, StreamTable
 from dagster_ckpt.operators.rows.first_rows import FirstRows
 from dagster_ckpt.operators.rows.kept_rows import KeptRows
-from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
+from dagster_ckpt.operators.shared import expiry_checks
+from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
 from dagster_ckpt.operators.shared.row_order import check_total_order
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline

@@ -10,9 +10,10 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.operator import EVENT_TIMES, KEYS
+from dagster_ckpt.operators.shared import expiry_checks
 from dagster_ckpt.operators.shared.arrays import lists
 from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
-from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
+from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.net_changes import signs_of
 from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes

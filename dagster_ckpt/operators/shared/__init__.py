@@ -11,6 +11,7 @@ Reading order
     state_columns     columns that state tables have besides the user's
     subkeys           hashes of rows below a key
     row_order         a total order of whole rows
+    expiry_checks     steps whose keys expire
 
 Rooms
     zsets/            rows with weights: what comes and what goes

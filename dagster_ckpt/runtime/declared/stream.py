@@ -22,7 +22,6 @@ from dagster_ckpt.operators.rows.top.top import Best, Top
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import Kind, SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
-from dagster_ckpt.operators.shared.checks.expiry_checks import check_expiry
 from dagster_ckpt.operators.shared.checks.updating_checks import (
     UNBOUNDED_JOIN,
     changes_schema,
@@ -31,6 +30,7 @@ from dagster_ckpt.operators.shared.checks.updating_checks import (
     check_step,
 )
 from dagster_ckpt.operators.shared.checks.window_checks import time_of_window
+from dagster_ckpt.operators.shared.expiry_checks import check_expiry
 from dagster_ckpt.operators.shared.ranked.order_by import names_in_order, quote
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Session, Window
 from dagster_ckpt.operators.step import one_group

@@ -8,7 +8,8 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
-from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
+from dagster_ckpt.operators.shared import expiry_checks
+from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.net_changes import copies_of_touched, repeat_rows
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.operators.shared.zsets.zset import ZSet

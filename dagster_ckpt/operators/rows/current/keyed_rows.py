@@ -12,7 +12,8 @@ from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State, StateTable
 from dagster_ckpt.operators.operator import Changes, EpochContext, StreamTable
-from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
+from dagster_ckpt.operators.shared import expiry_checks
+from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.net_changes import sides_of, table_of_columns
 from dagster_ckpt.operators.shared.state_columns import whole_number
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec

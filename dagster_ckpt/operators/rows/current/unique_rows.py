@@ -13,7 +13,8 @@ from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.operator import Changes, EpochContext
 from dagster_ckpt.operators.rows.current.keyed_rows import KeyedRows
-from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
+from dagster_ckpt.operators.shared import expiry_checks
+from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.net_changes import sides_of
 from dagster_ckpt.operators.shared.state_columns import ROWS, whole_number
 from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable

@@ -9,8 +9,9 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Frame, Function, Over
 from dagster_ckpt.operators.rows.over import distances
 from dagster_ckpt.operators.rows.over.values import AGGREGATES, PLACED
+from dagster_ckpt.operators.shared import expiry_checks
 from dagster_ckpt.operators.shared.arrays.value_order import is_orderable
-from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks
+from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.ranked import ordered_tree
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 from dagster_ckpt.operators.shared.row_order import check_total_order

@@ -15,7 +15,8 @@ from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Li
 from dagster_ckpt.operators.rows.deduplicate import Keep
 from dagster_ckpt.operators.rows.top.row_places import RANKED, RowPlaces
 from dagster_ckpt.operators.rows.top.row_ranks import RowRanks, value_names
-from dagster_ckpt.operators.shared.checks import expiry_checks, pipeline_checks, updating_checks
+from dagster_ckpt.operators.shared import expiry_checks
+from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.net_changes import inserts, kept_rows
 from dagster_ckpt.operators.shared.ranked import best_rows
 from dagster_ckpt.operators.shared.ranked.best_rows import BestRows

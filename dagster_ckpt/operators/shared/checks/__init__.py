@@ -4,6 +4,5 @@ Reading order
 
     pipeline_checks   names, types, keys and event time of every step
     window_checks     aggregates over windows
-    expiry_checks     steps whose keys expire
     updating_checks   steps over a table that updates and deletes rows
 """
