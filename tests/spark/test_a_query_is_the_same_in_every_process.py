@@ -51,6 +51,12 @@ IN_SQL = {
     "a generator": "SELECT k, e FROM t LATERAL VIEW explode(filter(a, x -> x > 0)) v AS e",
     "a generator in Python": "SELECT k, y FROM t, LATERAL both(k)",
     "values of a static table": "SELECT (SELECT max(d) FROM d WHERE d > 1) AS m, (SELECT min(d) FROM d) AS n FROM t",
+    "a group that is a value of another table": "SELECT k, count(*) AS n FROM t GROUP BY k, (SELECT max(k) FROM t)",
+    "a group that is a row of another table": "SELECT k, count(*) AS n FROM t GROUP BY k, (SELECT s FROM t)",
+    "a group that is a value of a static table": "SELECT k, count(*) AS n FROM t GROUP BY k, (SELECT max(d) FROM d)",
+    "an order that is a value of another table": """
+        SELECT k, row_number() OVER (PARTITION BY s ORDER BY k + (SELECT max(k) FROM t)) AS n FROM t
+    """,
     "rows in a static table": """
         SELECT k FROM t WHERE k IN (SELECT d + 1 FROM d) OR EXISTS (SELECT 1 FROM d WHERE d = k)
     """,

@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.analysis.CleanupAliases$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -169,6 +170,17 @@ public class Planner {
     List columns = new ArrayList();
     for (int i = 0; i < values.size(); i++) columns.add(alias((Expression) values.apply(i), each[i]));
     return projected(PythonUtils.toSeq(columns), others, below);
+  }
+
+  /** The projection without names within its columns: Spark names a group by the text of what it is, with numbers. */
+  public LogicalPlan withoutInnerNames(LogicalPlan plan) {
+    if (!(plan instanceof Project)) return plan;
+    Seq before = ((Project) plan).projectList();
+    List columns = new ArrayList();
+    for (int i = 0; i < before.size(); i++) {
+      columns.add(CleanupAliases$.MODULE$.trimNonTopLevelAliases((Expression) before.apply(i)));
+    }
+    return new Project(PythonUtils.toSeq(columns), ((Project) plan).child());
   }
 
   /** The columns of a plan by this name. */

@@ -62,7 +62,8 @@ class WorkText:
     @classmethod
     def of(cls, catalyst: Catalyst, plan: Java) -> "WorkText":
         """The text of a projection."""
-        plan = catalyst.rules.without_seeds(catalyst.rules.collapse(plan))
+        rules = catalyst.rules
+        plan = rules.without_seeds(rules.without_inner_names(rules.collapse(plan)))
         node, without = with_texts(catalyst.session, plan)
         texts = _Texts(node)
         rows = "; ".join(texts.rows(node, without))

@@ -51,6 +51,10 @@ class OptimizerRules:
         """The plan with filters below projections, each of them once, and without columns that nothing reads."""
         return self._jvm.planner.applied(plan, self._collapsing)
 
+    def without_inner_names(self, plan: Java) -> Java:
+        """The projection without names within its columns."""
+        return self._jvm.planner.withoutInnerNames(plan)
+
     @cached_property
     def _collapsing(self) -> Any:
         names = ("PushDownPredicates", "ColumnPruning", "CollapseProject", "CombineFilters")
