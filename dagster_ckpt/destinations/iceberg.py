@@ -254,7 +254,7 @@ class IcebergSession:
         return difference(self._table, column_types(self._table.columns), there)
 
     def _check_not_rolled_back(self, found: Mark, table: "Table") -> None:
-        """A rollback takes the rows back and leaves the properties."""
+        """Raise `IncompatibleStateError` if the table was rolled back: that removes rows, but leaves the position."""
         if was_rolled_back(table, found):
             raise IncompatibleStateError(
                 "the table was rolled back to an older snapshot, which takes back rows that were delivered but not the "

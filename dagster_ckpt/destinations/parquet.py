@@ -62,7 +62,7 @@ class ParquetFolder:
         if not hasattr(self.url, "get_value"):
             check_url(self.url)
         if self.file_rows < 1:
-            raise InvalidPipelineError(f"a file has one row or more. file_rows={self.file_rows}")
+            raise InvalidPipelineError(f"file_rows must be 1 or more. file_rows={self.file_rows}")
 
     @property
     def kind(self) -> str:

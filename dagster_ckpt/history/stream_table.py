@@ -73,7 +73,9 @@ def checked_columns(manifest: Manifest, columns: Sequence[str] | None) -> list[s
     if columns is None:
         return list(there)
     if isinstance(columns, str):
-        raise InvalidPipelineError(f"columns is a list of names, not one name. columns={columns!r}")
+        raise InvalidPipelineError(
+            f"columns must be a list of names, such as ['carrier']; this is a single name. columns={columns!r}"
+        )
     for name in columns:
         if name not in there:
             raise InvalidPipelineError(

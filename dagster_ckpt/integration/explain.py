@@ -69,7 +69,8 @@ def explain(
             stream = with_primary_key(stream, declared_key(asset))
         if unread := set(schemas or {}) - session.made.keys():
             raise InvalidPipelineError(
-                f"the asset has no declared source and no upstream of this name. names={sorted(unread)}"
+                "schemas were given for names that are neither a source nor an upstream of the asset. "
+                f"names={sorted(unread)}"
             )
         pipeline = plan_stream(name, stream).dataflow.pipeline
         named = {f"file:{path}": source for path, source in session.made.values()}  # as Spark spells it

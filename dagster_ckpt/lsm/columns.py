@@ -214,7 +214,7 @@ def equal(left: pa.Array, right: pa.Array) -> Mask:
 
 
 def rows_equal(left: pa.Table, right: pa.Table) -> Mask:
-    """Row by row: whether all columns are equal, by position."""
+    """For each row, whether all columns are equal on both sides, by position."""
     same = np.ones(left.num_rows, dtype=np.bool_)
     for mine, theirs in zip(left.columns, right.columns, strict=True):
         same &= equal(flat(mine), flat(theirs))

@@ -113,7 +113,7 @@ class OpenRuns:
         begin: Callable[[], _Opened],
         opened_max: int,
     ) -> Run:
-        """The run, opened where it is not, as the most recently used."""
+        """The run, opened if it is not open yet, and marked as the most recently used."""
         found = opened.pop(name, None)
         if found is None or not found.lasting or not found.is_read_by(schema):
             held = self._held_by_others.get(name)

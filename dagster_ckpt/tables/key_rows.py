@@ -70,7 +70,7 @@ def _typed_keys(keys: Keys | pa.Table, spec: StateTableSpec, stream: str) -> pa.
     for name in keys:
         if name not in spec.keys:
             raise InvalidPipelineError(
-                f"this column is none of the key.{did_you_mean(name, spec.keys)} "
+                f"this column is not in the key.{did_you_mean(name, spec.keys)} "
                 f"column={name!r}, key={list(spec.keys)}, stream={stream!r}"
             )
     if missing := [name for name in spec.keys if name not in keys]:

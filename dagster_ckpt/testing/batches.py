@@ -68,7 +68,8 @@ def run_batches(
         stream = with_primary_key(stream, primary_key)
         if session.unread:
             raise InvalidPipelineError(
-                f"the asset has no declared source and no upstream of this name. names={sorted(session.unread)}"
+                "batches were given for names that are neither a source nor an upstream of the asset. "
+                f"names={sorted(session.unread)}"
             )
         address = StoreAddress((root / "store").as_uri())
         job = StreamJob(

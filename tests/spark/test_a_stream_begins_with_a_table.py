@@ -181,5 +181,5 @@ def test_a_stream_is_no_table(spark: SparkSession, tmp_path: Path) -> None:
         rows = rows_of(session, tmp_path)
         return totals(Stream(rows.frame, initial=rows.frame))
 
-    with pytest.raises(InvalidPipelineError, match="initial is a DataFrame that is no stream"):
+    with pytest.raises(InvalidPipelineError, match="initial must be a batch DataFrame"):
         StreamUnderTest(spark, tmp_path).run(made)

@@ -247,7 +247,9 @@ def test_a_query_is_explained_before_it_runs(spark_of_all: SparkSession) -> None
     assert "dagster-ckpt-explain" not in text, "the folders that stand for upstreams are gone"
     with pytest.raises(InvalidPipelineError, match=r"columns of an upstream are unknown.*parameter=airlines"):
         explain(longest_by_airline, schemas={"flights": FLIGHTS}, spark=spark_of_all)
-    with pytest.raises(InvalidPipelineError, match=r"no upstream of this name\. names=\['fligths'\]"):
+    with pytest.raises(
+        InvalidPipelineError, match=r"neither a source nor an upstream of the asset\. names=\['fligths'\]"
+    ):
         explain(longest_by_airline, schemas={**schemas, "fligths": FLIGHTS}, keys={"airlines": ["carrier"]})
     with pytest.raises(InvalidPipelineError, match="give a streaming asset"):
         explain("SELECT 1")

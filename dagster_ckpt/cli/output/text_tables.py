@@ -351,7 +351,7 @@ def _tables_of(number: int, step: Pipeline, manifest: Manifest) -> Iterable[tupl
 
 
 def _so_far(info: EpochInfo, manifest: Manifest, upstreams: Sequence[UpstreamInfo]) -> Iterable[tuple[str, str]]:
-    """The stream's sources and owner."""
+    """Where the stream comes from and how far it is: ancestors, sources with their lag, late rows, owner."""
     for origin in manifest.ancestors:
         if origin.swapped:
             yield "rebuilt as", f"{escape(origin.stream)}, epoch {origin.epoch}"

@@ -88,7 +88,7 @@ def _stream(
     asset = streams.get(stream_key_of(check))
     if asset is None:
         raise InvalidPipelineError(
-            "checks takes the checks of the streams in assets: put those of other assets into separate definitions, "
+            "checks= accepts only checks of the streams in assets=: pass checks of other assets to "
             f"dg.Definitions(asset_checks=[...]). check={check.node_def.name}, "
             f"asset={stream_key_of(check).to_user_string()}"
         )

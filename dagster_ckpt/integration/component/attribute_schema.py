@@ -22,7 +22,7 @@ _SCALARS = {"string", "integer", "number", "boolean", "null"}
 
 @cache
 def with_exact_schema(model: type[BaseModel]) -> type[BaseModel]:
-    """The same model of attributes, with the JSON schema that `with_exact_errors` makes of its own."""
+    """The model, with its JSON schema passed through `with_exact_errors`."""
 
     class Attributes(model):  # type: ignore[valid-type, misc]
         @classmethod

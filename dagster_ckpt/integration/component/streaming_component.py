@@ -199,7 +199,9 @@ class StreamingComponent(dg.Component, dg.Model, dg.Resolvable):
             )
         if self.function is not None:
             if self.steps:
-                raise InvalidPipelineError("the function returns the whole stream: put the steps into it. given=steps")
+                raise InvalidPipelineError(
+                    "function and steps exclude each other: move the steps into the function. given=steps"
+                )
             return check_function(self.function), {name: dg.AssetIn(key) for name, key in self.ins.items()}
         if self.ins:
             raise InvalidPipelineError(

@@ -112,7 +112,9 @@ def read_choice(config: Mapping[str, object]) -> RunChoice:
         raise InvalidPipelineError(f"from_epoch must be an epoch, 0 or more. from_epoch={from_epoch!r}")
     pace = config.get("rebuild_pace")
     if pace is not None and (not isinstance(pace, int | float) or not 0 < pace <= 1):
-        raise InvalidPipelineError(f"rebuild_pace is a part of the time: above 0, at most 1. rebuild_pace={pace!r}")
+        raise InvalidPipelineError(
+            f"rebuild_pace must be above 0 and at most 1, a share of the time. rebuild_pace={pace!r}"
+        )
     if from_epoch is not None and config.get("rebuild"):
         raise InvalidPipelineError(
             f"a rebuild begins with epoch 0 of its own: roll back first, or rebuild. from_epoch={from_epoch}"

@@ -363,7 +363,7 @@ def final_result(
     table: TableMetadata = COLUMNS_ALONE,
     lag: Metadata | None = None,
 ) -> dg.MaterializeResult[Any]:
-    """What happened since the last event, at the newest epoch. `work` is what the step did and did not report."""
+    """The result of the step: its newest epoch, and what happened since the last event. `work` is not reported yet."""
     metadata = epoch_metadata(manifest, work, read_totals(instance, key).totals, lag)
     return dg.MaterializeResult(
         asset_key=key,

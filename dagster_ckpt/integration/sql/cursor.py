@@ -43,7 +43,7 @@ class Cursor:
         return count is not None
 
     def _tokens_for(self, words: Sequence[str]) -> int | None:
-        """How many of the next tokens are these words, or None. To sqlglot several may be one, such as PRIMARY KEY."""
+        """The number of tokens that spell these words; None: other words are next. sqlglot may read several as one."""
         there: list[str] = []
         for count, token in enumerate(self.rest, start=1):
             there += self._text(token).upper().split()

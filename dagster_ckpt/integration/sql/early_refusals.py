@@ -78,7 +78,7 @@ def _tables_in(select: exp.Select) -> Iterator[exp.Table]:
 
 
 def _number(given: object) -> int | None:
-    """The whole number that is written there; None: it is something else."""
+    """The integer literal, with its sign; None for anything else."""
     sign = 1
     if isinstance(given, exp.Neg):
         sign, given = -1, given.this

@@ -25,8 +25,8 @@ def read_files(sql: str | Path) -> list[SqlFile]:
     paths = sorted(path.rglob("*.sql")) if path.is_dir() else [path] if path.is_file() else []
     if not paths:
         raise InvalidPipelineError(
-            "there is no file of SQL: give a folder with files that end in .sql, one file, or a text that begins with "
-            f"CREATE. path={path.absolute()}"
+            "no SQL found: pass a folder with .sql files, a single .sql file, or a text that begins with CREATE. "
+            f"path={path.absolute()}"
         )
     return [SqlFile(str(each), each.read_text(encoding="utf-8"), each.absolute()) for each in paths]
 

@@ -106,7 +106,9 @@ def _check_function(query: Query, table: exp.Table) -> None:
     """Functions such as range and explode make rows of their own; those that read files or names are refused."""
     name = table.this.name.lower() if isinstance(table.this, exp.Anonymous) else ""
     if name == "identifier":
-        raise query.place().error("the name of a table must be written out, for Dagster's graph.", found="IDENTIFIER")
+        raise query.place().error(
+            "write the table's name as it is: Dagster's graph cannot show one that is computed.", found="IDENTIFIER"
+        )
     if name in {"read_files", "cloud_files", "read_kafka", "read_kinesis", "read_pubsub"}:
         raise query.place().error(f"what is read from outside is a source: {_SOURCE_INSTEAD}.", found=name)
 

@@ -46,7 +46,7 @@ def _check_names(project: Project, outside: Outside) -> None:
         if declared is not None:
             raise declared.place.error("a source in Python has this name: give another.", name=declared.name)
         if project.key(name) in outside.assets:
-            raise InvalidPipelineError(f"a source and an asset have one name: rename one of them. name={name}")
+            raise InvalidPipelineError(f"a source and an asset have the same name: rename one of them. name={name}")
 
 
 def _asset(

@@ -155,7 +155,7 @@ def _stored_batch(name: str, data: pa.Buffer, rows: int) -> pa.RecordBatch:
         batch, found = None, str(error)
     if batch is None or batch.num_rows != rows:
         raise CorruptStateError(
-            "a state file is not what its end describes: read or roll back to an epoch that does not need it. "
+            "a state file does not match its own descriptor: read, or roll back to, an epoch that does not need it. "
             f"file={name}, found={found}"
         )
     return batch

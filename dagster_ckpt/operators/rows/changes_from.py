@@ -398,7 +398,7 @@ def _check(
         pipeline_checks.check_column(name, "changes_from sequence=", schema)
         if name in keys or (*sequence, *ties).count(name) > 1:
             raise InvalidPipelineError(
-                "order the changes of a key by columns other than the key's, each once. "
+                "sequence= must name columns outside the key, each only once. "
                 f"column={name}, sequence={', '.join(sequence)}, keys={', '.join(keys)}"
             )
         if not is_orderable(schema.field(name).type):

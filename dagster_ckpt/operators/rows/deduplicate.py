@@ -130,7 +130,7 @@ def _check(
     pipeline_checks.check_event_time(event_time, schema)
     check_total_order(schema)
     if keep not in tuple(Keep):
-        raise InvalidPipelineError(f"keep the first or the last row of a key. keep={keep!r}")
+        raise InvalidPipelineError(f"keep must be 'first' or 'last'. keep={keep!r}")
     expiry_checks.check_expiry("deduplicate", expire_after_us, late, event_time, schema)
 
 

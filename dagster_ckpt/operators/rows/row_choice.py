@@ -31,7 +31,7 @@ class RowChoice:
         return furthest_rows(order, sizes, self._columns(rows), self.end)
 
     def beats(self, new: pa.Table, old: pa.Table) -> Mask:
-        """Row by row, whether the new one replaces the old one: not if they are equal."""
+        """For each row, whether the new row replaces the old one. Equal rows do not."""
         count = old.num_rows
         if count == 0:
             return np.zeros(0, dtype=np.bool_)

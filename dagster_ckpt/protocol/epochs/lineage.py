@@ -17,7 +17,7 @@ def lineage(newest: Manifest) -> tuple[Retained, ...]:
 
 
 def lineage_epochs(newest: Manifest) -> list[Epoch]:
-    """Their numbers."""
+    """The epoch numbers of `lineage`, oldest first."""
     return [entry.epoch for entry in lineage(newest)]
 
 

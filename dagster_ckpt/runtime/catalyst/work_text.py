@@ -61,7 +61,7 @@ class WorkText:
 
     @classmethod
     def of(cls, catalyst: Catalyst, plan: Java) -> "WorkText":
-        """The text of a projection."""
+        """The texts of a projection: of its rows, and of each of its columns."""
         rules = catalyst.rules
         plan = rules.without_seeds(rules.without_inner_names(rules.collapse(plan)))
         node, without = with_texts(catalyst.session, plan)

@@ -150,7 +150,7 @@ class RowWork:
         return found
 
     def key_after(self, key: Sequence[str]) -> tuple[str, ...] | None:
-        """The columns that identify a row afterwards, if these did before; None: some are gone."""
+        """The key under its names after the work; None if the work drops one of its columns."""
         names = self.names_after
         return None if names is None or not set(key) <= names.keys() else tuple(names[column] for column in key)
 

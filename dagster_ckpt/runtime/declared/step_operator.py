@@ -114,7 +114,7 @@ def check_initial(asset: str, frame: DataFrame, initial: object) -> None:
     whose = f"asset={asset}, " if asset else ""
     if not isinstance(initial, DataFrame) or initial.isStreaming:
         raise InvalidPipelineError(
-            "initial is a DataFrame that is no stream: read it with spark.read, not readStream. "
+            "initial must be a batch DataFrame: read it with spark.read, not spark.readStream. "
             f"{whose}initial={initial!r}"
         )
     wanted, there = arrow_schema(asset, frame.schema), arrow_schema(asset, initial.schema)

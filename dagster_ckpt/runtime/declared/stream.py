@@ -604,7 +604,7 @@ class Stream:
         return self._set_operation(Kind.INTERSECT, other)
 
     def intersect_all(self, other: "Stream") -> "Stream":
-        """The rows that both have: one that they have l and r times is there the lesser of l and r times."""
+        """SQL INTERSECT ALL: a row that is l times in one and r times in the other is min(l, r) times in the result."""
         return self._set_operation(Kind.INTERSECT_ALL, other)
 
     def subtract(self, other: "Stream") -> "Stream":

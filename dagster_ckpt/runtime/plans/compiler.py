@@ -98,7 +98,9 @@ def _compile(session: SparkSession, plan_by: Callable[[Catalyst], Java]) -> Stre
 def _stream_of_plan(catalyst: Catalyst, plan: Java) -> Stream:
     names = [name for name, _ in catalyst.column_names(plan)]
     if not names:
-        raise InvalidPipelineError("the query has no column, so its table could not have its rows: select one")
+        raise InvalidPipelineError(
+            "the query selects no column, and a table without columns holds no rows: select at least one"
+        )
     with naming_line(catalyst, plan):
         check_columns(pa.schema([(name, pa.null()) for name in names]))
     _refuse_moment(catalyst, plan)

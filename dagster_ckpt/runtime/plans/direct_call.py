@@ -61,7 +61,9 @@ def _arguments(
         elif hints.get(name) is Stream:
             given[name] = upstreams.stream(name)
         elif parameter.default is inspect.Parameter.empty:
-            raise InvalidPipelineError(f"the asset has another parameter: give it in arguments=. parameter={name}")
+            raise InvalidPipelineError(
+                f"a parameter of the asset has no value: pass it in arguments=. parameter={name}"
+            )
     return given
 
 

@@ -63,7 +63,7 @@ class Part:
         return NamedColumns(self, names, columns, made.rows)
 
     def columns(self, expressions: Sequence[Java], names: Sequence[str]) -> Stream:
-        """The stream of these expressions over the rows, by these names, which are the user's."""
+        """A stream of these expressions, under the user's names for them."""
         return self.stream_by(expressions, names, self._work_text(expressions).with_columns(names))
 
     def _work_text(self, expressions: Sequence[Java]) -> WorkText:

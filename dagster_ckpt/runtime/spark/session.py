@@ -176,7 +176,7 @@ def _note_folders(spark: "SparkSession") -> None:
 
 
 def _excluded_rules(session: "SparkSession") -> list[str]:
-    """The optimizer's rules that the session goes without."""
+    """The optimizer rules that the session excludes."""
     return [rule for each in (session.conf.get(_EXCLUDED, None) or "").split(",") if (rule := each.strip())]
 
 

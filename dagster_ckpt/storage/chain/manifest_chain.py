@@ -320,7 +320,7 @@ class ManifestChain:
             if self._exists(start, store) and (found := self._last_from(start, store)):
                 return found
         raise StoreUnavailableError(
-            f"the stream's manifests moved on while they were searched: try again. store={self.store.url}"
+            f"the stream's manifests changed during the search: try again. store={self.store.url}"
         )
 
     def _last_from(self, start: Version, store: RetryingStore) -> _Last | None:

@@ -39,7 +39,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class KeyCounts:
-    """The counts of the sides whose rows decide whether rows of the other side are unmatched."""
+    """How many rows each key has, kept for the sides that decide whether the other side's rows are unmatched."""
 
     left: RegularSide
     numbers: tuple[int, ...]

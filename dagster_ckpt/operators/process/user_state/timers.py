@@ -97,8 +97,8 @@ class Timers:
         time = spelled_time(times_us[first], self._type)
         if latest_us[first] == _NEVER:
             raise InvalidPipelineError(
-                "timers use event time, and no row of the stream had one so far: set timers for rows with an "
-                f"event time. key={key}, time={time}, {self._where}"
+                "a timer needs an event time, and no row of the stream has had one yet: set timers once a row with an "
+                f"event time has arrived. key={key}, time={time}, {self._where}"
             )
         raise InvalidPipelineError(
             "this timer is further than `timers_within` after the newest row, so on_end='flush' would not fire it: "
@@ -129,8 +129,8 @@ class Timers:
             raise InvalidPipelineError(f"give times as an Arrow column. given={type(times).__name__}, {self._where}")
         if times.type != self._type:
             raise InvalidPipelineError(
-                f"times have the type of the event time: cast them. type={times.type}, needed={self._type}, "
-                f"{self._where}"
+                f"the times of timers must have the event time's type: cast them. type={times.type}, "
+                f"needed={self._type}, {self._where}"
             )
         if len(times) != count:
             raise InvalidPipelineError(f"give each key a time. keys={count}, times={len(times)}, {self._where}")

@@ -66,7 +66,7 @@ class Best:
         `InvalidPipelineError`.
         """
         if keep not in tuple(Keep):
-            raise InvalidPipelineError(f"keep the first or the last row of a key. keep={keep!r}")
+            raise InvalidPipelineError(f"keep must be 'first' or 'last'. keep={keep!r}")
         if not by and keep == Keep.LAST:
             raise InvalidPipelineError(
                 "deduplicate with keep='last' needs an order: name the columns that say which row is the newest, such "

@@ -86,7 +86,7 @@ def one_zero(column: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class _Wholes:
-    """Whole numbers, and types stored as such."""
+    """The order of whole numbers, and of booleans, dates and times, which are stored as such."""
 
     type: pa.DataType
     codes: Positions

@@ -19,7 +19,7 @@ def fixed_window(window: object) -> FixedWindow:
 
 
 def fixed_window_of_table(window: object) -> FixedWindow:
-    """The window, if it is one that rows can leave again."""
+    """A fixed window over a table whose rows may be deleted. Raises `InvalidPipelineError` for a session."""
     if isinstance(window, Session):
         raise InvalidPipelineError(
             "the rows of a table come and go, and one that goes may split a session that has been emitted: use "

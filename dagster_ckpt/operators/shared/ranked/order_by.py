@@ -119,7 +119,7 @@ def _order_column(step: str, term: object, schema: pa.Schema) -> OrderColumn:
     match = _read(term)
     if match is None:
         raise InvalidPipelineError(
-            f"say of each column by which {step} orders rows whether it ascends or descends: 'delay desc' puts the "
+            f"give a direction to each column that {step} orders by: 'delay desc' puts the "
             f"greatest first, 'delay asc' the least; 'nulls first' or 'nulls last' may follow. by={term!r}"
         )
     name = _name(match)

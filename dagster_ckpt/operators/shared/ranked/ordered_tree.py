@@ -407,7 +407,7 @@ class Written:
 
 @dataclass(frozen=True)
 class _Above:
-    """What nodes need above them: entries of new nodes beside `of_new`, and none of those that were emptied."""
+    """What a level's changes mean for the level above: entries next to `of_new` to add, and emptied nodes to remove."""
 
     of_new: Positions
     rows: pa.Table

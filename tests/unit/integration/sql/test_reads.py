@@ -75,7 +75,7 @@ def test_each_read_has_its_line_and_the_place_of_stream() -> None:
         ("TABLE orders", "'dagster_ckpt.reads' = 'orders, customers'). near=TABLE"),
         ("SELECT *\nFROM parquet.`/data/x`", "files are a source: declare it"),
         ("SELECT * FROM read_files('/x', format => 'json')", "CREATE TEMPORARY VIEW name (columns) USING parquet"),
-        ("SELECT * FROM IDENTIFIER('a')", "must be written out"),
+        ("SELECT * FROM IDENTIFIER('a')", "write the table's name as it is"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_line(text: str, expected: str) -> None:

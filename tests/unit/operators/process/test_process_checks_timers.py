@@ -60,7 +60,7 @@ def test_the_newest_row_of_earlier_epochs_and_calls_counts() -> None:
 
 
 def test_rows_without_an_event_time_set_no_timer_before_there_is_one() -> None:
-    with pytest.raises(InvalidPipelineError, match=rf"no row of the stream had one so far: .*{WHERE}.on_rows"):
+    with pytest.raises(InvalidPipelineError, match=rf"no row of the stream has had one yet: .*{WHERE}.on_rows"):
         kit(Alarms()).epoch(rows(("a", 5, None)))
     one = kit(Alarms())
     one.epoch(rows(("a", 5, None), ("a", 5, 0)))

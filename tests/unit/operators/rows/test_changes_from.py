@@ -234,7 +234,7 @@ def test_a_delete_without_a_valid_time_is_an_error_where_tombstones_expire(at: i
     ("options", "message"),
     [
         ({"sequence": ()}, "changes need an order"),
-        ({"sequence": ("k",)}, "order the changes of a key by columns other than the key's"),
+        ({"sequence": ("k",)}, "sequence= must name columns outside the key"),
         ({"sequence": ("_lsn", "_lsn")}, "each once"),
         ({"sequence": ("nothing",)}, "the input has no such column"),
         ({"deletes_expire_after_us": 10}, "changes_from with expire_after needs event time"),

@@ -179,7 +179,7 @@ def test_rows_of_every_type_have_an_order(type_: pa.DataType, ascending: list[An
     [
         ((), {}, "call key_by"),
         (("x",), {}, "key=x, type=double"),
-        (("k",), {"keep": "newest"}, "keep the first or the last row of a key. keep='newest'"),
+        (("k",), {"keep": "newest"}, "keep must be 'first' or 'last'. keep='newest'"),
         (("k",), {"keep": "last"}, "keep='last' needs an order: call with_watermark(column, delay)"),
         (("k",), {"expire_after_us": 5}, "with expire_after needs event time: call with_watermark(column, delay)"),
         (("k",), {"event_time": "k"}, "event time must be a timestamp: cast the column. column=k"),

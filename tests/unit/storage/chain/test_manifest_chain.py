@@ -75,7 +75,7 @@ def test_a_list_so_late_that_it_shows_nothing_is_not_taken_for_an_empty_stream()
     chain, store = a_chain(*range(70, 101))
     store.put(TRIMMED, b"")
     store.hidden = {manifest_name(Version(version)) for version in range(70, 101)}
-    with pytest.raises(StoreUnavailableError, match="moved on while they were searched"):
+    with pytest.raises(StoreUnavailableError, match="changed during the search"):
         chain.newest()
 
 

@@ -55,7 +55,7 @@ def test_what_is_spelled_is_read_again() -> None:
 @pytest.mark.parametrize(
     ("by", "message"),
     [
-        ("f", "say of each column by which top orders rows whether it ascends or descends"),
+        ("f", "give a direction to each column that top orders by"),
         ("f downwards", "whether it ascends or descends"),
         ([3], "whether it ascends or descends"),
         ([], "at least one column, each once"),
