@@ -2,9 +2,10 @@
 
     python -m scripts.words            # what is new; --list shows all, --write lowers the numbers to what is there
 
-Three rules. A function is named by what it gives or does, not by a participle (`made`, `taken_from`); a property that
-answers yes or no may be. No docstring, sentence in one, or message begins with a genitive ("Of each file its address").
-No class name stands twice in the package.
+Five rules. A function is named by what it gives or does, not by a participle (`made`, `taken_from`); a property that
+answers yes or no may be. Where a noun does, its name does not end in `_of`. No docstring, sentence in one, or message
+begins with a genitive ("Of each file its address"). Docstrings say "after" and "downstream of" where English does, not
+"behind". No class name stands twice in the package.
 """
 
 import argparse
@@ -34,6 +35,7 @@ _AFTER = re.compile(
     "|on|out|over|since|to|together|until|up|with"
 )
 """Words before which a participle is no adjective: `merged_rows` is a noun, `merged_with` is not."""
+_BEHIND = re.compile(r"\bbehind\b")
 _GENITIVE = re.compile(r"(?:^|[.!?:] )Of (?!course\b)")
 
 
@@ -82,8 +84,12 @@ def _of_node(node: ast.AST) -> Iterator[tuple[int, str, str]]:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             if is_participle_name(node.name) and not _answers_yes_or_no(node):
                 yield node.lineno, "participle", node.name
+            if node.name.endswith("_of"):
+                yield node.lineno, "ends in _of", node.name
         case ast.Expr(ast.Constant(str(text))):
             plain = " ".join(text.split())
+            if place := _BEHIND.search(plain):
+                yield node.lineno, "behind", plain[max(0, place.start() - 30) :][:60]
             if begins := _GENITIVE.search(plain):
                 yield node.lineno, "genitive", plain[begins.start() :][:60]
         case ast.Raise(ast.Call(args=[message, *_])):

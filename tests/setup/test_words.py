@@ -33,6 +33,7 @@ def test_each_rule_finds_what_it_is_for(tmp_path: Path) -> None:
     )
     (tmp_path / "room").mkdir()
     (tmp_path / "room/two.py").write_text('class Place:\n    """Rows. Of course none. Of two the first."""\n')
+    (tmp_path / "three.py").write_text('def name_of(row: Row) -> str:\n    """The name behind a row."""\n')
     found = offences(tmp_path)
     assert [(each.path, each.line, each.rule) for each in found] == [
         ("one.py", 1, "genitive"),
@@ -40,9 +41,13 @@ def test_each_rule_finds_what_it_is_for(tmp_path: Path) -> None:
         ("one.py", 11, "genitive"),
         ("room/two.py", 1, "class twice"),
         ("room/two.py", 2, "genitive"),
+        ("three.py", 1, "ends in _of"),
+        ("three.py", 2, "behind"),
     ]
     assert counts(found) == {
+        "behind": {".": 1},
         "class twice": {"room": 1},
+        "ends in _of": {".": 1},
         "genitive": {".": 2, "room": 1},
         "participle": {".": 1},
     }
