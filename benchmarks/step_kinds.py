@@ -181,5 +181,5 @@ KINDS: Mapping[str, Kind] = {
     "deduplicate: last": Kind(lambda rows: _timed(rows).deduplicate("last")),
     "deduplicate: expiring": Kind(lambda rows: _timed(rows).deduplicate(expire_after="1 minute")),
     "process function": Kind(lambda rows: _timed(rows).process(Waiting()), keys=3_000),
-    "mirror": Kind(lambda rows: rows.mirrored(), changes=True),
+    "mirror": Kind(lambda rows: rows.with_mirror(), changes=True),
 }
