@@ -246,7 +246,7 @@ def test_the_config_is_checked(place: Place) -> None:
     place.drop(("a", 1))
     for config, told in (
         ({"rebuild": True, "from_epoch": 0}, "roll back first, or rebuild"),
-        ({"rebuild": True, "rebuild_pace": 0.0}, "above 0, at most 1"),
+        ({"rebuild": True, "rebuild_pace": 0.0}, "above 0 and at most 1"),
     ):
         result = place.run(place.counts(), run_config={"ops": {"counts": {"config": config}}})
         assert told in failure_of(result)

@@ -135,7 +135,7 @@ def test_a_mode_that_a_destination_does_not_have_is_refused_where_it_is_declared
         (lambda: Postgres("postgresql://db/shop", "public.delays"), "give a schema by schema="),
         (lambda: Postgres("postgresql://db/shop", "delays", lock_timeout_s=0), "1 second or more"),
         (lambda: ParquetFolder("shop/delays"), "url"),
-        (lambda: ParquetFolder("file:///shop", file_rows=0), "one row or more"),
+        (lambda: ParquetFolder("file:///shop", file_rows=0), "1 or more"),
     ],
 )
 def test_a_destination_that_cannot_work_is_refused_where_it_is_declared(make: Any, reason: str) -> None:

@@ -180,7 +180,7 @@ def test_a_stream_without_a_description_has_none() -> None:
         ({"source": None}, r"one of source, upstream and function.*given=\[\], asset=a"),
         ({"upstream": "b"}, r"one of source, upstream and function.*given=\['source', 'upstream'\]"),
         ({"ins": {"b": "c"}}, r"ins names the parameters of a function.*ins=\['b'\]"),
-        ({"source": None, "function": "json.dumps", "steps": [{"where": "a"}]}, "put the steps into it"),
+        ({"source": None, "function": "json.dumps", "steps": [{"where": "a"}]}, "move the steps into the function"),
         ({"source": {"format": "csv", "path": "/data"}}, "files need a path and a schema.*path=/data, schema=None"),
         ({"source": {"format": "parquet", "schema": "a int"}}, "files need a path and a schema"),
         (
