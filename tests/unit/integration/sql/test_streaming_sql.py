@@ -215,7 +215,7 @@ def test_two_assets_of_one_name_have_to_be_told_apart() -> None:
     assert parents(asset) == {"b/orders"}
     [asset] = streaming_sql(text, ins={"orders": dg.AssetIn(key_prefix="c")})
     assert parents(asset) == {"c/orders"}
-    assert "one name: rename one of them" in refusal(text, assets=[one], sources={"orders": RAW}, key_prefix="a")
+    assert "the same name: rename one of them" in refusal(text, assets=[one], sources={"orders": RAW}, key_prefix="a")
 
 
 def test_the_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,7 +235,7 @@ def test_a_delete_without_a_valid_time_is_an_error_where_tombstones_expire(at: i
     [
         ({"sequence": ()}, "changes need an order"),
         ({"sequence": ("k",)}, "sequence= must name columns outside the key"),
-        ({"sequence": ("_lsn", "_lsn")}, "each once"),
+        ({"sequence": ("_lsn", "_lsn")}, "each only once"),
         ({"sequence": ("nothing",)}, "the input has no such column"),
         ({"deletes_expire_after_us": 10}, "changes_from with expire_after needs event time"),
         ({"deletes_expire_after_us": 0, "time": "at"}, "must be a length of time above zero"),

@@ -246,7 +246,7 @@ def test_a_partition_with_many_rows_is_read_in_part(monkeypatch: pytest.MonkeyPa
     ("by", "functions", "message"),
     [
         ("at asc", {}, "needs something to compute"),
-        ("at", {"x": over.rank()}, "over orders rows whether it ascends or descends"),
+        ("at", {"x": over.rank()}, "give a direction to each column that over orders by"),
         ("k asc", {"x": over.rank()}, "order them by others. by=k, keys=k"),
         ("at asc", {"x": "rank"}, "write a function as over.sum"),
         ("at asc", {"V": over.rank()}, "has a column of this name already"),

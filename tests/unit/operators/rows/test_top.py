@@ -209,7 +209,7 @@ def test_deduplication_without_an_order_keeps_some_row_but_always_the_same() -> 
     assert one.epoch(batch(*rows)) == other.epoch(batch(*rows[::-1])) == [change("+", "a", 2, 8)]
 
 
-@pytest.mark.parametrize(("keep", "message"), [("newest", "first or the last row"), ("last", "needs an order")])
+@pytest.mark.parametrize(("keep", "message"), [("newest", "must be .first. or .last."), ("last", "needs an order")])
 def test_deduplication_that_cannot_work_is_refused(keep: str, message: str) -> None:
     with pytest.raises(InvalidPipelineError, match=message):
         Best.for_deduplicate(keep, [])
@@ -238,7 +238,7 @@ def test_a_key_with_many_rows_is_read_in_part(monkeypatch: pytest.MonkeyPatch) -
     ("keys", "best", "schema", "message"),
     [
         (("carrier",), Best(0, "delay desc"), UPDATING, "from 1 to 10000. n=0"),
-        (("carrier",), Best(2, "delay"), UPDATING, "whether it ascends or descends"),
+        (("carrier",), Best(2, "delay"), UPDATING, "give a direction to each column"),
         (("carrier",), Best(2, "carrier asc"), UPDATING, "order them by others. by=carrier, keys=carrier"),
         (("carrier",), Best(2, "delay desc", "all"), UPDATING, "ties= is one of rows, rank, dense_rank. ties='all'"),
         (("carrier",), Best(2, "delay desc", rank="Flight"), UPDATING, "has a column of this name already"),

@@ -56,8 +56,8 @@ def test_what_is_spelled_is_read_again() -> None:
     ("by", "message"),
     [
         ("f", "give a direction to each column that top orders by"),
-        ("f downwards", "whether it ascends or descends"),
-        ([3], "whether it ascends or descends"),
+        ("f downwards", "give a direction to each column"),
+        ([3], "give a direction to each column"),
         ([], "at least one column, each once"),
         (["f asc", "f desc"], "at least one column, each once"),
         ("g desc", r"no such column.*column=g, use=top by="),
