@@ -515,7 +515,7 @@ def test_a_dataframe_is_a_query_too(stream: StreamUnderTest, spark: SparkSession
             "SELECT first(item) FILTER (WHERE item > 1) OVER (ORDER BY at ROWS 2 PRECEDING) AS s FROM orders",
             "as FILTER of first and last",
         ),
-        ("FROM orders |> SELECT item |> DROP item", "has no column"),
+        ("FROM orders |> SELECT item |> DROP item", "selects no column"),
         ("SELECT 1 AS x", "reads no stream"),
         ("DROP VIEW orders", "no query.*found=DropView"),
         ("INSERT INTO orders SELECT * FROM orders", "no query.*found=InsertInto"),
