@@ -62,7 +62,11 @@ ROOMS = {
         ),
     ),
     "retraction": Room(
-        ("dagster_ckpt/operators/shared/retraction.py", "dagster_ckpt/operators/shared/net_changes.py"),
+        (
+            "dagster_ckpt/operators/shared/zsets/*",
+            "dagster_ckpt/operators/shared/retraction.py",
+            "dagster_ckpt/operators/shared/net_changes.py",
+        ),
         (
             "tests/unit/operators/shared",
             "tests/unit/operators/aggregates",
@@ -70,6 +74,7 @@ ROOMS = {
             "tests/unit/operators/rows",
             "tests/unit/operators/sets",
             "tests/properties/test_net_changes_are_the_difference_of_two_tables.py",
+            "tests/properties/test_zsets_add_up.py",
         ),
     ),
     "delivery": Room(("dagster_ckpt/delivery/*",), ("tests/unit/delivery",)),
