@@ -21,6 +21,8 @@ from tests.worlds.queries.texts import OF_ALL_NUMBERS, comparisons_of_rows, quer
 
 WORLDS = 3 if TIMES == 1 else 150 * TIMES
 """`make properties` has TIMES = 20: 3,000 worlds of any query."""
+OF_ONE_KIND = 10 * TIMES
+"""200 there: queries of one kind say little that is new after so many, and each world starts Spark jobs."""
 PARTS = 1 if TIMES == 1 else 2
 """Each can have a core of its own."""
 
@@ -44,20 +46,20 @@ def test_the_table_is_what_the_query_gives_in_batch(spark: SparkSession, part: i
 
 
 @given(data=st.data())
-@worlds(4 if TIMES == 1 else 30 * TIMES)
+@worlds(4 if TIMES == 1 else OF_ONE_KIND)
 def test_rows_are_compared_as_in_batch_whichever_side_may_have_nulls(spark: SparkSession, data: st.DataObject) -> None:
     check(spark, data, comparisons_of_rows)
 
 
 @given(data=st.data())
-@worlds(3 if TIMES == 1 else 30 * TIMES)
+@worlds(3 if TIMES == 1 else OF_ONE_KIND)
 def test_aggregates_of_nan_and_infinities_are_those_of_batch(spark: SparkSession, data: st.DataObject) -> None:
     table = data.draw(tables("t", {"k": "boolean", "y": "wild", "x": "wild"}))
     check_query(spark, {"t": table}, OF_ALL_NUMBERS)
 
 
 @given(data=st.data())
-@worlds(5 if TIMES == 1 else 40 * TIMES)
+@worlds(5 if TIMES == 1 else OF_ONE_KIND)
 def test_text_is_compared_by_its_collation_as_in_batch(spark: SparkSession, data: st.DataObject) -> None:
     world = {name: data.draw(tables(name, collated.COLUMNS)) for name in "tu"}
     query = data.draw(collated.queries())
