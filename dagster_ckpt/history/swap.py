@@ -24,6 +24,7 @@ from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, ChangeRef, M
 from dagster_ckpt.protocol.object_names import FileId, pin_name, swap_pin_name
 from dagster_ckpt.protocol.transitions.edits import Stamp
 from dagster_ckpt.protocol.transitions.manifest_rules import check_successor
+from dagster_ckpt.protocol.transitions.renamed_columns import names_in_files
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 from dagster_ckpt.protocol.transitions.swap import Swap, cannot_take_over, files_in, lagging_sources, swap_manifest
 from dagster_ckpt.state.committed import change_log
@@ -173,13 +174,12 @@ def _change_log(root: ObjectStore, chain: ManifestChain, newest: Manifest, rebui
     """Write what differs between the two tables. No other term and no other try uses the same names."""
     version, attempt = newest.version + 1, int(chain.clock.unique()[:_ATTEMPT_DIGITS], 16)
     sides = [TableSide(_folder(root, manifest), manifest) for manifest in (newest, rebuilt)]
-    own = {name: own for own, name in rebuilt.pipeline.columns}
+    names = names_in_files(rebuilt.pipeline)
     written = []
     for number, changes in enumerate(table_difference(chain.clock, *sides)):
         shard = Shard(number % rebuilt.shards)
         file = FileId(Term(version), Epoch(version), shard, attempt, number)
-        # Under the operator's names, which stay: those of the table may change.
-        rows = changes.rename_columns([own.get(name, name) for name in changes.column_names])
+        rows = changes.rename_columns([names.get(name, name) for name in changes.column_names])
         written.append(change_log.write(retrying(chain.store, chain.clock, chain.patience), file, rows))
     return tuple(ref for ref in written if ref is not None)
 

@@ -17,10 +17,10 @@ from dagster_ckpt.operators import AppendOnly, from_pipeline
 from dagster_ckpt.operators.operator import StreamTable
 from dagster_ckpt.operators.shared.net_changes import net_of, net_of_equal_rows
 from dagster_ckpt.operators.step import OperatorStep
-from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS, CHANGE_TYPE, EPOCH
+from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, ChangeRef, Manifest, Pipeline
 from dagster_ckpt.protocol.manifest.row_key import row_key
-from dagster_ckpt.protocol.transitions.renamed_columns import former_names
+from dagster_ckpt.protocol.transitions.renamed_columns import names_in_files
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.committed.table_snapshot import changes_of
 from dagster_ckpt.state.engine import OpenRuns
@@ -32,7 +32,6 @@ PATIENCE = Patience(total_ms=30_000)
 """A table is many requests: one that fails loses all that was read before."""
 
 ALL = Share()
-_ADDED = frozenset(field.name for field in CHANGE_FIELDS)
 
 
 def raw_changes(
@@ -105,19 +104,7 @@ def _of_runs(
 
 def _of_files(store: ObjectStore, manifest: Manifest, schema: pa.Schema, share: Share) -> Iterator[pa.RecordBatch]:
     """The changes that are written as files: all of a table that only grows, and what a rebuild has changed."""
-    pipeline, files = manifest.pipeline, share.files(_files(manifest))
-    if pipeline.appends or not pipeline.columns:
-        yield from change_log.batches(store, files, schema, former_names(pipeline.output))
-        return
-    # These files have the operator's names: the table's may have changed since.
-    own = {name: own for own, name in pipeline.columns}
-    there = [field for field in schema if field.name in own or field.name in _ADDED]
-    written = pa.schema([field.with_name(own.get(field.name, field.name)) for field in there])
-    # Some of an unreleased version have the names that the table had.
-    former = {own: (name,) for own, name in pipeline.columns if own != name}
-    for batch in change_log.batches(store, files, written, former):
-        rows = pa.Table.from_batches([batch.rename_columns([field.name for field in there])])
-        yield from change_log.in_schema(rows, schema).to_batches()
+    yield from change_log.batches(store, share.files(_files(manifest)), schema, names_in_files(manifest.pipeline))
 
 
 def _net_of(raw: Iterator[pa.RecordBatch], schema: pa.Schema, pipeline: Pipeline, share: Share) -> pa.Table:

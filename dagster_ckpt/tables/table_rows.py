@@ -8,7 +8,7 @@ from dagster_ckpt.clock import Clock
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH, INSERT
 from dagster_ckpt.protocol.manifest.codec import CHANGES
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
-from dagster_ckpt.protocol.transitions.renamed_columns import former_names
+from dagster_ckpt.protocol.transitions.renamed_columns import names_in_files
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.committed.table_snapshot import live_pieces
 from dagster_ckpt.state.engine import OpenRuns
@@ -36,7 +36,7 @@ def table_rows(
     store = retrying(store, clock, PATIENCE)
     if manifest.pipeline.appends:
         files = share.files(files_of(store, clock, manifest))
-        yield from change_log.batches(store, files, schema, former_names(manifest.pipeline.output))
+        yield from change_log.batches(store, files, schema, names_in_files(manifest.pipeline))
         return
     _, table = table_step(manifest.pipeline)
     for rows in live_pieces(store, manifest, table.name, share.within, runs):

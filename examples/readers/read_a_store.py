@@ -64,11 +64,11 @@ def place(folder: Path, manifest: Row, ref: Row) -> Path:
 
 
 def as_in(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A file may have an earlier schema: columns by name, or a former one; wider types; null for what it has not."""
+    """A file may have an earlier schema: columns by their names in files; wider types; null for what it has not."""
 
     def column(field: pa.Field) -> pa.ChunkedArray | pa.Array:
-        former = json.loads((field.metadata or {}).get(b"dagster_ckpt.formerly", b"[]"))
-        name = next((name for name in (field.name, *former) if name in table.column_names), None)
+        id_ = (field.metadata or {}).get(b"dagster_ckpt.column_id", field.name.encode()).decode()
+        name = id_ if id_ in table.column_names else None
         whole = field.name.replace("_sum_high", "_sum").replace("_sum_low", "_sum")
         if name is None and whole in table.column_names:  # a file that is older than the two halves
             total = table[whole].cast(pa.int64())

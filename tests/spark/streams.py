@@ -43,6 +43,7 @@ class StreamUnderTest:
     run_id: str = "run"
     moved: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
+    root_run: str = "run"
 
     @property
     def address(self) -> StoreAddress:
@@ -112,7 +113,7 @@ class StreamUnderTest:
             pipeline=pipeline,
             shards=self.shards,
             holder=LeaseHolder(self.run_id, "tests", this_process()),
-            root_run="run",
+            root_run=self.root_run,
             lease_timeout_ms=2_000,
             from_epoch=None if from_epoch is None else Epoch(from_epoch),
         )

@@ -237,13 +237,45 @@ def test_files_of_an_append_only_table(spark: SparkSession, tmp_path: Path) -> N
     changing.run(twice, ("B6", 4, 4), renamed={"airline": "line"})
     assert [row["line"] for row in changing.rows()] == ["AA", "B6", "DL", "UA"]
     again = lambda rows: rows.select("carrier AS line", "delay", "'new' AS carrier")  # noqa: E731
-    with pytest.raises(InvalidPipelineError, match="older files of the table have 'line' under a name"):
-        changing.run(again, ("B6", 4, 4))
+    changing.run(again, ("F9", 6, 6))
+    assert [(row["line"], row["carrier"]) for row in changing.rows()][-2:] == [("F9", "new"), ("UA", None)]
     text = lambda rows: rows.select("carrier AS line", "CAST(delay AS string) AS late")  # noqa: E731
     with pytest.raises(IncompatibleStateError, match="column late was int32, now it is string"):
         changing.run(text, ("B6", 4, 4), renamed={"delay": "late"})
     changing.run(lambda rows: rows, ("WN", 5, 5), from_epoch=before)
     assert [row["carrier"] for row in changing.rows()] == ["UA", "WN"]
+
+
+def test_where_a_name_has_become_another_columns_an_earlier_epoch_has_its_own(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The code of then goes back to an epoch of then; the newest code goes back to it under the newest names."""
+    changing = Changing(spark, tmp_path)
+
+    def late(rows: Stream) -> Stream:
+        return rows.select("carrier", "delay AS late")
+
+    def other(rows: Stream) -> Stream:
+        return rows.select("carrier", "delay AS late", "-delay AS delay")
+
+    changing.run(lambda rows: rows.select("carrier", "delay"), ("UA", 1, 1))
+    first = changing.stream.history().latest().epoch
+    changing.run(lambda rows: rows.select("carrier", "delay"), ("AA", 2, 2))
+    second = changing.stream.history().latest().epoch
+    changing.run(late, ("B6", 5, 5), renamed={"delay": "late"})
+    changing.run(other, ("DL", 3, 3))
+    assert changing.rows() == [
+        {"carrier": "AA", "late": 2, "delay": None},
+        {"carrier": "B6", "late": 5, "delay": None},
+        {"carrier": "DL", "late": 3, "delay": -3},
+        {"carrier": "UA", "late": 1, "delay": None},
+    ]
+    changing.run(other, ("WN", 4, 4), from_epoch=second)
+    there = [(row["carrier"], row["late"], row["delay"]) for row in changing.rows()]
+    assert {("UA", 1, None), ("WN", 4, -4)} <= {*there}
+    changing.stream.root_run = "again"
+    changing.run(lambda rows: rows.select("carrier", "delay"), ("B6", 5, 5), from_epoch=first)
+    assert {("UA", 1), ("B6", 5)} <= {(row["carrier"], row["delay"]) for row in changing.rows()}
 
 
 @pytest.mark.long

@@ -11,4 +11,6 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 def rows_of_log(store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema) -> pa.Table:
     """All rows of these files."""
-    return pa.Table.from_batches(change_log.batches(store, refs, schema), schema)
+    return pa.Table.from_batches(
+        change_log.batches(store, refs, schema, dict(zip(schema.names, schema.names, strict=True))), schema
+    )

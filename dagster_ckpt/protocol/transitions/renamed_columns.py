@@ -5,7 +5,6 @@ state has. `Pipeline.columns` has both names of each column of its output, and `
 that it reads. So the newest manifest remembers every rename, and a column that was renamed twice is still known.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -18,8 +17,8 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
 from dagster_ckpt.protocol.manifest.manifest import Ancestor, Manifest, Pipeline
 
-_FORMERLY = b"dagster_ckpt.formerly"
-"""In the metadata of a column of a table that only grows: the names that it has in older files, the newest first."""
+_ID = b"dagster_ckpt.column_id"
+"""In the metadata of a column of a table that only grows, and was renamed: the name that it has in all files."""
 
 _FUNCTIONS = ("aggregates", "functions")
 """The parameters that are functions, each with the name of its result."""
@@ -62,9 +61,14 @@ def _move_aside(found: Mapping[str, str], here: Sequence[str], there: Sequence[s
     taken, aside = {*here, *there}, dict[str, str]()
     for name in here:
         if name in found.values() and name not in found:
-            aside[name] = next(free for number in count(2) if (free := f"{name} ({number})") not in taken)
+            aside[name] = _free_name(name, taken)
             taken.add(aside[name])
     return aside
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """The name with the least number that makes it another than these."""
+    return next(free for number in count(2) if (free := f"{name} ({number})") not in taken)
 
 
 def with_names_of(shown: Manifest, newest: Manifest) -> Manifest:
@@ -83,9 +87,33 @@ def with_names_of(shown: Manifest, newest: Manifest) -> Manifest:
     names = _newest_names(was, _states(shown, newest))
     if all(old == name for old, name in names.items()) or len(set(names.values())) < len(names):
         return shown  # also where one column had a name then, and another has it now
-    output = pa.schema([_rename(field, names[field.name]) for field in was.output])
+    output = pa.schema([field.with_name(names[field.name]) for field in was.output])
     columns = tuple((own, names[was.name_of(own)]) for own in was.own.output.names)
     return replace(shown, pipeline=replace(was, output=output, columns=columns))
+
+
+def has_names_of(code: Pipeline, shown: Pipeline, newest: Pipeline) -> bool:
+    """Whether the code, which goes back to an epoch, has the names of that epoch and not the newest ones.
+
+    So it is where a name has become another column's since, and the code has not the new name of the one that it was.
+    """
+    steps = zip(code.steps, shown.steps, newest.steps, strict=False)
+    return any(_has_names_of(*each) for each in steps)
+
+
+def _has_names_of(code: Pipeline, shown: Pipeline, newest: Pipeline) -> bool:
+    here, then, now = _names(code), _own_by_name(shown), _own_by_name(newest)
+    names = {own: name for name, own in now.items()}
+    return any(
+        name in then and name in now and then[name] != now[name] and names.get(then[name]) not in here for name in here
+    )
+
+
+def _own_by_name(step: Pipeline) -> dict[str, str]:
+    """The columns that a step reads and emits by the names of the code, each with that in the state or in files."""
+    known = dict(step.columns) | {own: name for each in step.inputs for own, name in each.columns}
+    own = {known.get(own, own): own for own in _names(step.own)}
+    return own | (column_ids(step.output) if step.appends else {})
 
 
 def has_swapped_since(shown: Manifest, newest: Manifest) -> bool:
@@ -147,47 +175,36 @@ def _names_at_end(first: Pipeline, last: Pipeline) -> dict[str, str]:
     return {first.name_of(own): last.name_of(own) for own in same_columns(first, last)}
 
 
-def with_former_names(asset: str, was: Pipeline, now: Pipeline, renames: Renames) -> pa.Schema:
-    """The output of `now`, whose table only grows and has files of `was`, with the names that columns have in those.
+def with_column_ids(was: Pipeline, now: Pipeline, renames: Renames) -> pa.Schema:
+    """The output of `now`, a table that only grows and has files of `was`, with the name of each column in its files.
 
-    A column was renamed if the user says so, or if the step has it under the same name of its own, made by the same
-    function. Raises `InvalidPipelineError` for a new column with a name that those files have for another one.
+    A column has there, for ever, the name that it had first: its id. It is the same column under a new name if the user
+    says so, or if the step has it under the same name of its own, made by the same function. A new column gets an id
+    that no other has.
     """
-    before, there = was.output.names, set(now.output.names)
-    olds = {new: old for old, new in renames.items() if old in before and old not in there}
+    before, there = column_ids(was.output), now.output.names
+    new_names = {old: new for old, new in renames.items() if old in before}
     if now.tables and was.operator == now.operator:
-        olds |= {now.name_of(own): was.name_of(own) for own in same_columns(was, now)}
-    fields = []
-    for field in now.output:
-        old = field.name if field.name in before else olds.get(field.name)
-        known = () if old is None else former_names(was.output).get(old, ())
-        names = known if old in (None, field.name) else (old, *known)
-        fields.append(_with_former(field, tuple(name for name in names if name != field.name)))
-    table = pa.schema(fields)
-    for column, names in former_names(table).items():
-        if taken := there.intersection(names):
-            raise InvalidPipelineError(
-                f"older files of the table have {column!r} under a name that is another column's now: give that one "
-                f"another name. asset={asset}, column={min(taken)}"
-            )
-    return table
+        new_names |= {was.name_of(own): now.name_of(own) for own in same_columns(was, now)}
+    olds = {new: old for old, new in new_names.items() if old not in there} | {name: name for name in before}
+    ids = {name: before[olds[name]] for name in there if name in olds}
+    for name in there:
+        if name not in ids:  # that of a dropped column may come back: so it does where a stream goes back to an epoch
+            taken = {*before.values(), *ids.values()}
+            ids[name] = name if name not in ids.values() else _free_name(name, taken)
+    return pa.schema([_with_id(field, ids[field.name]) for field in now.output])
 
 
-def former_names(table: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """The columns that have other names in older files, each with these, the newest first."""
-    marked = ((field.name, (field.metadata or {}).get(_FORMERLY)) for field in table)
-    return {name: tuple(json.loads(names)) for name, names in marked if names is not None}
+def column_ids(table: pa.Schema) -> dict[str, str]:
+    """Each column of a table that only grows, with its name in all files of the table."""
+    return {field.name: (field.metadata or {}).get(_ID, field.name.encode()).decode() for field in table}
 
 
-def names_in_file(columns: Collection[str], former: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The table's columns that a file with these columns has, each with its name there."""
-    found = {name: name for name in columns}
-    for name, names in former.items():
-        old = None if name in columns else next((each for each in names if each in columns), None)
-        if old is not None:
-            del found[old]
-            found[name] = old
-    return found
+def names_in_files(pipeline: Pipeline) -> dict[str, str]:
+    """Each column of the stream's table, with its name in the files of changes: these never change, names do."""
+    if pipeline.appends:
+        return column_ids(pipeline.output)
+    return {name: name for name in pipeline.output.names} | {name: own for own, name in pipeline.columns}
 
 
 def check_renames(asset: str, stored: Pipeline | None, declared: Pipeline, renames: Renames) -> None:
@@ -228,30 +245,31 @@ def _takes_over(was: Pipeline, now: Pipeline, old: str, new: str) -> bool:
     """Whether the code drops the step's column `new`, and has its column `old` under that name."""
     if now.columns or was.operator != now.operator:
         return False
-    here, there = _names(now), _names(was.own)
-    known = dict(was.columns) | {own: name for each in was.inputs for own, name in each.columns}
-    shown = {known.get(own, own): own for own in there}
-    formerly = former_names(was.output).get(new, ())
-    both = old in shown and new in shown and shown[new] != old and old not in formerly
+    here, shown = _names(now), _own_by_name(was)
+    both = old in shown and new in shown and shown[new] != old
     return both and new in here and old not in here
 
 
 def under_names_of(was: pa.Schema, now: pa.Schema) -> pa.Schema:
-    """The columns under the names that they have now."""
-    own = names_in_file(was.names, former_names(now))
-    names = {old: name for name, old in own.items()}
-    return pa.schema([_rename(field, names[field.name]) for field in was])
+    """The columns under the names that they have now: those of the same ids, or, over a swap, of the same names."""
+    names = {id_: name for name, id_ in column_ids(now).items()}
+    ids = column_ids(was)
+    known = {names[id_] for id_ in ids.values() if id_ in names}
+    return pa.schema(
+        [
+            _with_id(field.with_name(names.get(ids[field.name], field.name)), ids[field.name])
+            for field in was
+            if ids[field.name] in names or field.name not in known
+        ]
+    )
 
 
-def _rename(field: pa.Field, name: str) -> pa.Field:
-    known = former_names(pa.schema([field])).get(field.name, ())
-    return field if name == field.name else _with_former(field.with_name(name), (field.name, *known))
-
-
-def _with_former(field: pa.Field, names: Sequence[str]) -> pa.Field:
-    if not names:
-        return field
-    return field.with_metadata({**(field.metadata or {}), _FORMERLY: json.dumps(names).encode()})
+def _with_id(field: pa.Field, id_: str) -> pa.Field:
+    """The column with its id where that may not be its name."""
+    metadata = {name: value for name, value in (field.metadata or {}).items() if name != _ID}
+    if id_ != field.name:
+        metadata[_ID] = id_.encode()
+    return field.with_metadata(metadata) if metadata else field.remove_metadata()
 
 
 def same_columns(was: Pipeline, now: Pipeline) -> list[str]:

@@ -17,9 +17,8 @@ from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.transitions.renamed_columns import (
     Renames,
     check_renames,
-    former_names,
     own_names,
-    with_former_names,
+    with_column_ids,
 )
 from dagster_ckpt.runtime.declared.pipeline import Dataflow
 from dagster_ckpt.runtime.declared.step_parts import Work
@@ -47,17 +46,12 @@ def rename(
     return _rewire(stream, dataflow.operators, names), Dataflow(tuple(operator for _, operator in works))
 
 
-def with_files(asset: str, dataflow: Dataflow, stored: Pipeline, renames: Renames) -> Dataflow:
-    """The operators, where a table that only grows has the names that its columns have in older files.
-
-    Raises `InvalidPipelineError` for a new column with a name that older files have for another one.
-    """
+def with_files(dataflow: Dataflow, stored: Pipeline, renames: Renames) -> Dataflow:
+    """The operators, where a table that only grows has the names that its columns have in its files."""
     *before, last = dataflow.operators
     if not (stored.appends and last.pipeline.appends):
         return dataflow
-    output = with_former_names(asset, stored, last.pipeline, renames)
-    if not former_names(output):
-        return dataflow
+    output = with_column_ids(stored, last.pipeline, renames)
     step: Any = last  # each has its fingerprint as a field
     return Dataflow((*before, replace(step, pipeline=replace(last.pipeline, output=output))))
 

@@ -20,7 +20,7 @@ from dagster_ckpt.protocol.ack import FilesMerged, ShardAck
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, Manifest
 from dagster_ckpt.protocol.object_names import FileId, merged_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMergeLimits, choose
-from dagster_ckpt.protocol.transitions.renamed_columns import former_names
+from dagster_ckpt.protocol.transitions.renamed_columns import names_in_files
 from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.row_intake import Intake, cut_chunks, rows_by_input
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
@@ -93,11 +93,10 @@ class ShardWork:
             return None
         file, chunk_bytes = self._file(shard, 0), self.engine.budget.chunk_bytes
         until_ms = self.clock.monotonic_ms() + self.engine.io.timeout_ms // 4
-        former = former_names(self.manifest.pipeline.output)
         return self.engine.io.submit(
             f"merging {len(choice.files)} files into {merged_name(choice.merges, file)}",
             lambda: append_files.merge(
-                self.store, file, choice, chunk_bytes, lambda: self.clock.monotonic_ms() < until_ms, former
+                self.store, file, choice, chunk_bytes, lambda: self.clock.monotonic_ms() < until_ms
             ),
         )
 
@@ -265,7 +264,9 @@ class ShardWork:
             yield held
 
     def _write_changes(self, changes: Changes, file: FileId) -> Iterator[ChangeRef]:
-        ref = change_log.write(self.store, file, changes.rows)
+        names = names_in_files(self.manifest.pipeline)
+        rows = changes.rows.rename_columns([names.get(name, name) for name in changes.rows.column_names])
+        ref = change_log.write(self.store, file, rows)
         if ref is not None:
             yield ref
 

@@ -5,8 +5,7 @@ remote store, those of the new one, and one chunk of rows.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +16,6 @@ from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 from dagster_ckpt.protocol.object_names import FileId, merged_name
 from dagster_ckpt.protocol.transitions.append_merges import FileMerge
-from dagster_ckpt.protocol.transitions.renamed_columns import names_in_file
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
@@ -30,26 +28,20 @@ class _NoTimeError(Exception):
 
 
 def merge(
-    store: ObjectStore,
-    file: FileId,
-    choice: FileMerge,
-    chunk_bytes: int,
-    has_time: Callable[[], bool],
-    former: change_log.Former = change_log.NO_OTHERS,
+    store: ObjectStore, file: FileId, choice: FileMerge, chunk_bytes: int, has_time: Callable[[], bool]
 ) -> FilesMerged | None:
     """Make these files one, durable when this returns. Each row group of it has about `chunk_bytes`, unpacked.
 
     None, and no file, where there is no time any more: an epoch must never fail for what may as well be done later.
 
-    It has every column that any of them has, under the table's names; `former` are those in older files. Files in which
-    a column has different types (it was dropped, and came again as another one) cannot be one: then only the most
-    neighbours that agree; None where no two do.
+    It has every column that any of them has. Files in which a column has different types (it was dropped, and came
+    again as another one) cannot be one: then only the most neighbours that agree; None where no two do.
 
     Raises `CorruptStateError` for a file that is damaged or missing. A crash leaves a file that no manifest names.
     """
     try:
-        sources = [_Source.of(opened, former) for opened in _open_files(store, choice.files, has_time)]
-        first, last, schema = _agreeing([all_nullable_within(source.schema) for source in sources])
+        sources = _open_files(store, choice.files, has_time)
+        first, last, schema = _agreeing([all_nullable_within(source.schema_arrow) for source in sources])
         if last - first < 2:
             return None
         data, rows = _encode(sources[first:last], schema, chunk_bytes, has_time)
@@ -68,23 +60,6 @@ def merge(
     return FilesMerged(tuple(each.name for each in files), merged)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A file, and its columns under the names that the table has for them."""
-
-    file: pq.ParquetFile
-    names: Mapping[str, str]
-
-    @classmethod
-    def of(cls, file: pq.ParquetFile, former: change_log.Former) -> "_Source":
-        return cls(file, names_in_file(file.schema_arrow.names, former))
-
-    @property
-    def schema(self) -> pa.Schema:
-        of_table = {old: name for name, old in self.names.items()}
-        return pa.schema([field.with_name(of_table[field.name]) for field in self.file.schema_arrow])
-
-
 def _open_files(store: ObjectStore, files: Sequence[ChangeRef], has_time: Callable[[], bool]) -> list[pq.ParquetFile]:
     opened: list[pq.ParquetFile] = []
     for at in range(0, len(files), _READ_AT_ONCE):
@@ -96,7 +71,7 @@ def _open_files(store: ObjectStore, files: Sequence[ChangeRef], has_time: Callab
 
 
 def _encode(
-    sources: Sequence[_Source], schema: pa.Schema, chunk_bytes: int, has_time: Callable[[], bool]
+    sources: Sequence[pq.ParquetFile], schema: pa.Schema, chunk_bytes: int, has_time: Callable[[], bool]
 ) -> tuple[pa.Buffer, int]:
     """The bytes of one file with all rows, and how many these are."""
     sink, rows = pa.BufferOutputStream(), 0
@@ -126,13 +101,13 @@ def _agreeing(schemas: Sequence[pa.Schema]) -> tuple[int, int, pa.Schema]:
     return first, last, pa.schema([*of_table, *marks])
 
 
-def _chunks(sources: Sequence[_Source], schema: pa.Schema, chunk_bytes: int) -> Iterator[pa.Table]:
+def _chunks(sources: Sequence[pq.ParquetFile], schema: pa.Schema, chunk_bytes: int) -> Iterator[pa.Table]:
     """All rows, in chunks of about as many bytes; none is empty."""
     held: list[pa.Table] = []
     held_bytes = 0
     for source in sources:
-        for batch in source.file.iter_batches(batch_size=_rows_at_once(source.file.metadata, chunk_bytes)):
-            rows = change_log.in_schema(change_log.under_names(batch, source.names), schema)
+        for batch in source.iter_batches(batch_size=_rows_at_once(source.metadata, chunk_bytes)):
+            rows = change_log.in_schema(pa.Table.from_batches([batch]), schema)
             if held and held_bytes + rows.nbytes > chunk_bytes:
                 yield pa.concat_tables(held)
                 held, held_bytes = [], 0

@@ -3,7 +3,6 @@
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +13,9 @@ from dagster_ckpt.ids import Epoch, Shard
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef
 from dagster_ckpt.protocol.object_names import FileId, changes_name
-from dagster_ckpt.protocol.transitions.renamed_columns import names_in_file
 from dagster_ckpt.state.objects import contents, create
 from dagster_ckpt.state.remote.remote_bytes import READERS, in_turn
 from dagster_ckpt.storage.stores.object_store import ObjectStore
-
-Former = Mapping[str, Sequence[str]]
-"""Columns of the table, each with the names that it may have in older files (`former_names`)."""
-
-NO_OTHERS: Former = MappingProxyType({})
 
 BATCH_ROWS = 65_536
 """The most rows in a batch that a reader gets."""
@@ -62,27 +55,28 @@ def create_file(store: ObjectStore, path: str, data: memoryview, rows: int, epoc
 
 
 def batches(
-    store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema, former: Former = NO_OTHERS
+    store: ObjectStore, refs: Iterable[ChangeRef], schema: pa.Schema, names: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these files, in this order: only few of the files, and a batch of their rows, are in memory at once.
 
-    `schema` may have any of the stream's columns, `_epoch` and `_change_type` (a string) among them; a column that a
-    file does not have (it was added later) is null there. `former` are the names of some in older files. Raises
-    `CorruptStateError`.
+    `schema` may have any of the stream's columns, `_epoch` and `_change_type` (a string) among them. `names` are those
+    of the stream's columns in its files (`names_in_files`); a column that is not there, or not in a file, since it was
+    added later, is null. Raises `CorruptStateError`.
     """
     for some in _few_at_once(refs):
         for ref, data in zip(some, read_files(store, some), strict=True):
-            yield from _rows(ref, data, schema, former)
+            yield from _rows(ref, data, schema, {**names, EPOCH: EPOCH, CHANGE_TYPE: CHANGE_TYPE})
 
 
-def _rows(ref: ChangeRef, data: pa.Buffer, schema: pa.Schema, former: Former) -> Iterator[pa.RecordBatch]:
+def _rows(ref: ChangeRef, data: pa.Buffer, schema: pa.Schema, names: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
-            there = names_in_file(file.schema_arrow.names, former)
-            read = [there[name] for name in schema.names if name in there]
+            there = set(file.schema_arrow.names)
+            read = {names[name]: name for name in schema.names if names.get(name) in there}
             # Without a column Arrow loses the number of rows.
-            for batch in file.iter_batches(BATCH_ROWS, columns=read or [EPOCH]):
-                yield from in_schema(under_names(batch, there), schema).to_batches()
+            for batch in file.iter_batches(BATCH_ROWS, columns=[*read] or [EPOCH]):
+                named = batch.rename_columns([read.get(name, name) for name in batch.schema.names])
+                yield from in_schema(pa.Table.from_batches([named]), schema).to_batches()
     except MemoryError:
         raise
     except (pa.ArrowException, OSError) as error:
@@ -141,12 +135,6 @@ def _of_type(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             "that are not of it: give it another name in the code, and the table can be read again. "
             f"column={field.name}, was={values.type}, now={field.type}"
         ) from error
-
-
-def under_names(rows: pa.RecordBatch, names: Mapping[str, str]) -> pa.Table:
-    """The rows of a file under the names that the table has for its columns (`names_in_file`)."""
-    of_table = {old: name for name, old in names.items()}
-    return pa.Table.from_batches([rows.rename_columns([of_table[name] for name in rows.schema.names])])
 
 
 def _few_at_once(refs: Iterable[ChangeRef]) -> Iterator[list[ChangeRef]]:

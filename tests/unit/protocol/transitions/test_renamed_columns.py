@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.ids import Epoch, StreamUuid, Version
@@ -12,10 +14,9 @@ from dagster_ckpt.protocol.manifest.manifest import Ancestor, EpochRange, Manife
 from dagster_ckpt.protocol.transitions.compatibility import breaking_changes
 from dagster_ckpt.protocol.transitions.renamed_columns import (
     check_renames,
-    former_names,
-    names_in_file,
+    column_ids,
     own_names,
-    with_former_names,
+    with_column_ids,
     with_names_of,
 )
 from dagster_ckpt.protocol.transitions.swap import as_ancestor, handover
@@ -230,26 +231,64 @@ def appended(*names: str, type_: pa.DataType = TEXT) -> Pipeline:
 
 
 def after(was: Pipeline, now: Pipeline, renames: dict[str, str]) -> Pipeline:
-    return replace(now, output=with_former_names("flights", was, now, renames))
+    return replace(now, output=with_column_ids(was, now, renames))
 
 
-def test_files_have_a_column_under_the_names_that_it_had() -> None:
+def test_files_have_a_column_under_the_name_that_it_had_first() -> None:
     first = appended("carrier", "n")
     second = after(first, appended("airline", "n"), RENAMED)
-    assert former_names(second.output) == {"airline": ("carrier",)}
-    assert former_names(after(second, appended("n", "airline"), {}).output) == {"airline": ("carrier",)}, "remembered"
+    assert column_ids(second.output) == {"airline": "carrier", "n": "n"}
+    assert column_ids(after(second, appended("n", "airline"), {}).output) == {"airline": "carrier", "n": "n"}, "kept"
     third = after(second, appended("line", "n"), {"airline": "line"})
-    assert former_names(third.output) == {"line": ("airline", "carrier")}
-    for columns, name in ((("carrier", "n"), "carrier"), (("n", "airline"), "airline"), (("n", "line"), "line")):
-        assert names_in_file(columns, former_names(third.output)) == {"line": name, "n": "n"}
-    assert with_names_of(shown(first), shown(third)).pipeline.output.names == ["line", "n"]
-    assert former_names(after(third, appended("n"), {}).output) == {}, "dropped"
+    assert column_ids(third.output) == {"line": "carrier", "n": "n"}
+    for earlier in (first, second):
+        assert with_names_of(shown(earlier), shown(third)).pipeline.output.names == ["line", "n"]
+    assert column_ids(after(third, appended("n"), {}).output) == {"n": "n"}, "dropped"
+    back = after(third, appended("carrier", "n"), {"line": "carrier"})
+    assert back.output.field("carrier").metadata is None, "its name and its id are one again"
 
 
-def test_no_new_column_has_a_name_that_older_files_have_for_another() -> None:
+def test_a_new_column_with_the_name_that_another_has_in_files_gets_another_there() -> None:
     renamed = after(appended("carrier"), appended("airline"), RENAMED)
-    with pytest.raises(InvalidPipelineError, match=r"older files of the table have 'airline'.*flights, column=carrier"):
-        after(renamed, appended("airline", "carrier"), {})
+    more = after(renamed, appended("airline", "carrier"), {})
+    assert column_ids(more.output) == {"airline": "carrier", "carrier": "carrier (2)"}
+    again = after(more, appended("line", "carrier"), {"airline": "line"})
+    assert column_ids(again.output) == {"line": "carrier", "carrier": "carrier (2)"}
+    assert with_names_of(shown(renamed), shown(again)).pipeline.output.names == ["line"]
+
+
+NAMES = st.lists(st.sampled_from("abcde"), min_size=1, max_size=4, unique=True)
+
+
+@given(st.lists(st.tuples(NAMES, st.dictionaries(st.sampled_from("abcde"), st.sampled_from("abcde"))), min_size=2))
+def test_two_columns_never_have_one_name_in_files_and_a_column_keeps_its_own(
+    starts: list[tuple[list[str], dict[str, str]]],
+) -> None:
+    """Whatever is renamed, dropped, added and comes back, start after start."""
+    pipeline = appended(*starts[0][0])
+    for names, renames in starts[1:]:
+        was, pipeline = pipeline, after(pipeline, appended(*names), one_to_one(renames))
+        before, ids = column_ids(was.output), column_ids(pipeline.output)
+        assert list(ids) == names
+        assert len({*ids.values()}) == len(ids)
+        assert all(ids[name] == before[name] for name in names if name in before)
+        for old, new in one_to_one(renames).items():
+            if old in before and old not in names and new in names and new not in before:
+                assert ids[new] == before[old]
+        read = with_names_of(shown(was), shown(pipeline)).pipeline.output
+        assert {name: id_ for name, id_ in column_ids(read).items() if id_ in ids.values()} == {
+            name: id_ for name, id_ in ids.items() if id_ in before.values()
+        }
+        assert len({*read.names}) == len(read.names)
+
+
+def one_to_one(renames: dict[str, str]) -> dict[str, str]:
+    """Those of the renames that a user may declare: each name once, and on one side."""
+    found: dict[str, str] = {}
+    for old, new in renames.items():
+        if old != new and {old, new}.isdisjoint({*found, *found.values()}):
+            found[old] = new
+    return found
 
 
 def test_a_renamed_column_of_files_keeps_the_rule_for_types() -> None:
@@ -259,7 +298,7 @@ def test_a_renamed_column_of_files_keeps_the_rule_for_types() -> None:
     assert breaking_changes(was, other) == ("column airline was int32, now it is string",)
 
 
-def test_the_manifest_remembers_former_names() -> None:
+def test_the_manifest_remembers_the_names_in_files() -> None:
     renamed = after(appended("carrier"), appended("airline"), RENAMED)
     again = decode_manifest(encode_manifest(a_manifest(pipeline=renamed)), "manifest")
-    assert former_names(again.pipeline.output) == {"airline": ("carrier",)}
+    assert column_ids(again.pipeline.output) == {"airline": "carrier"}

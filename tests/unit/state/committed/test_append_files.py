@@ -208,13 +208,14 @@ def test_where_time_runs_out_nothing_is_merged_and_nothing_written(
     assert f"first={files[0].path}, files=20" in caplog.text
 
 
-def test_a_column_that_was_renamed_is_one_in_the_new_file() -> None:
+def test_a_column_is_read_under_its_name_in_the_table_and_no_other() -> None:
+    """A new column `k` is not what older files have under that name: it has another one in files."""
     store = MemoryObjectStore("renamed")
-    newer = rows(5).rename_columns(["key", *SCHEMA.names[1:]])
-    files, former = written(store, [rows(1, 2), newer]), {"key": ("name", "k")}
-    merged = append_files.merge(store, NEW, FileMerge(files, 2), 1 << 20, always, former)
+    files = written(store, [rows(1, 2), rows(5)])
+    merged = append_files.merge(store, NEW, FileMerge(files, 2), 1 << 20, always)
     assert merged
-    log = pa.schema([("key", pa.string()), ("k", pa.string())])
+    log = pa.schema([("key", pa.string()), ("k", pa.string()), (SCHEMA.names[1], SCHEMA.types[1])])
     for refs in (files, [merged.file]):
-        found = pa.Table.from_batches(change_log.batches(store, refs, log, former), log)
-        assert found.to_pylist() == [{"key": key, "k": None} for key in ("key 1", "key 2", None)]
+        found = pa.Table.from_batches(change_log.batches(store, refs, log, {"key": "k", "k": "k (2)"}), log)
+        assert found.select(["key", "k"]).to_pylist() == [{"key": key, "k": None} for key in ("key 1", "key 2", None)]
+        assert found.column(2).null_count == 3, "an epoch without the column has none of its values"
