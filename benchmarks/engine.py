@@ -33,7 +33,7 @@ from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.tables.task_state import open_state
+from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 

@@ -16,7 +16,7 @@ from dagster_ckpt.protocol.manifest.manifest import Owner
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.tables.task_state import open_state
+from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store

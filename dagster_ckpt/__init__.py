@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from dagster_ckpt.history import Snapshot as Snapshot
     from dagster_ckpt.history import StreamHistory as StreamHistory
     from dagster_ckpt.integration.asset import streaming_asset as streaming_asset
-    from dagster_ckpt.integration.checks.epoch_checks import epoch_checks as epoch_checks
     from dagster_ckpt.integration.component.delivery_component import DeliveryComponent as DeliveryComponent
     from dagster_ckpt.integration.component.streaming_component import StreamingComponent as StreamingComponent
     from dagster_ckpt.integration.component.streaming_sql_component import (
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from dagster_ckpt.integration.declared.resources import LsmStateBackendResource as LsmStateBackendResource
     from dagster_ckpt.integration.definitions import build_streaming_definitions as build_streaming_definitions
     from dagster_ckpt.integration.deliver import deliver as deliver
+    from dagster_ckpt.integration.epoch_checks import epoch_checks as epoch_checks
     from dagster_ckpt.integration.explain import explain as explain
     from dagster_ckpt.integration.reading.io_manager import EpochIOManager as EpochIOManager
     from dagster_ckpt.integration.reading.late_rows_asset import late_rows as late_rows
@@ -116,7 +116,7 @@ _HOMES = {
     "build_streaming_definitions": "dagster_ckpt.integration.definitions",
     "changes_from": "dagster_ckpt.runtime.declared.changes_from",
     "deliver": "dagster_ckpt.integration.deliver",
-    "epoch_checks": "dagster_ckpt.integration.checks.epoch_checks",
+    "epoch_checks": "dagster_ckpt.integration.epoch_checks",
     "explain": "dagster_ckpt.integration.explain",
     "hopping": "dagster_ckpt.operators.shared.window_kinds",
     "late_rows": "dagster_ckpt.integration.reading.late_rows_asset",

@@ -14,7 +14,8 @@ Reading order. Begin with `asset`, then `step/step`, `recovery/sensor` and `reco
     events/           what a step reports to Dagster
     recovery/         which run must be started again, and when
     reading/          epochs as inputs of ordinary assets
-    checks/           checks of a stream's table, while it runs
+    epoch_checks      which checks of a stream's table run while it runs, and when
+    check_jobs        the job of these checks, and what launches it
     component/        `StreamingComponent`, `StreamingSqlComponent` and `DeliveryComponent`: for projects of `dg`
     dagster_dev       the `dagster dev` that a process belongs to
     dagster_names     names that Dagster sees

@@ -7,11 +7,11 @@ import dagster as dg
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.integration.asset_options import Source
-from dagster_ckpt.integration.checks.check_jobs import check_definitions
-from dagster_ckpt.integration.checks.epoch_checks import EpochChecks
+from dagster_ckpt.integration.check_jobs import check_definitions
 from dagster_ckpt.integration.dagster_names import IO_MANAGER_KEY, distinct_names
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource, LsmStateBackendResource, uri_of
 from dagster_ckpt.integration.declared.streaming_function import require_streaming
+from dagster_ckpt.integration.epoch_checks import EpochChecks
 from dagster_ckpt.integration.reading.io_manager import epochs_of_checkpoints
 from dagster_ckpt.integration.recovery.sensor import build_recovery_sensor, sensor_name_of
 from dagster_ckpt.integration.sql.streaming_sql import streaming_sql

@@ -1,10 +1,11 @@
 """Sorted runs: what they are, how keys are found in them, when and how they are merged. Pure: no I/O, no clock.
 
-Reading order. Begin with `table`, `runs/run`, `runs/view` and `lookup/lookup`; the rest serves them.
+Reading order. Begin with `table`, `runs/run`, `runs/view` and `lookup`; the rest serves them.
 
     table           the verbs of state tables, as operators see them
     runs/           sorted runs of rows, and what an epoch writes into a new one
-    lookup/         rows of many keys, found in several runs at once
+    lookup          rows of many keys, found in several runs at once
+    layer_search    the search in one layer of runs
     compaction/     which runs to merge, and merging them
     file/           the bytes of a run's file
 

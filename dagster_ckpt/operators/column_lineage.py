@@ -10,9 +10,9 @@ from dagster_ckpt.operators.joins.appending_join import AppendingJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.operator import event_times_of
 from dagster_ckpt.operators.registry import from_pipeline
+from dagster_ckpt.operators.rows import top
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.over.over import OverPartition
-from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.ranked.order_by import order_columns

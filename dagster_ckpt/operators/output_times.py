@@ -5,9 +5,9 @@ in time nevertheless, so that one's watermark is as far behind.
 """
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.joins.interval_join import IntervalJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
-from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
+from dagster_ckpt.operators.joins.window_join import WindowedJoin
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate

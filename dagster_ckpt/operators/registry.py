@@ -7,15 +7,12 @@ from functools import partial
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError
 from dagster_ckpt.operators import process
 from dagster_ckpt.operators.aggregates import aggregate
-from dagster_ckpt.operators.joins import appending_join
-from dagster_ckpt.operators.joins.interval import interval_join
+from dagster_ckpt.operators.joins import appending_join, interval_join, window_join
 from dagster_ckpt.operators.joins.regular import regular_join
-from dagster_ckpt.operators.joins.window import window_join
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.rows import append, changes_from, deduplicate, materializer
+from dagster_ckpt.operators.rows import append, changes_from, deduplicate, materializer, top
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.over import over
-from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets import distinct, set_operation, union_all
 from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.operators.windows import session_aggregate, window_aggregate, window_of_table

@@ -1,9 +1,9 @@
 """The state engine: state tables within an epoch, their files, and what the tasks of a process share.
 
-Reading order. Begin with `tables/task_state` and follow a row down: `tables/task_tables`, `tables/sorted_table`,
-`runs/run_writer`.
+Reading order. Begin with `task_state` and follow a row down: `sorted_table`, `runs/run_writer`.
 
-    tables/        a task's state tables within an epoch
+    task_state     the state of one task within an epoch: all its shards, and tables as operators use them
+    sorted_table   what these stand on: deltas in memory above runs
     runs/          the runs beneath them: opened, written, merged
     committed/     what is read of committed epochs: tables, single keys, change logs
     reshard        another number of shards

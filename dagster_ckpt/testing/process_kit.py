@@ -26,7 +26,7 @@ from dagster_ckpt.quantities import Duration, Size, microseconds, milliseconds, 
 from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
-from dagster_ckpt.state.tables.task_state import TaskState, open_state
+from dagster_ckpt.state.task_state import TaskState, open_state
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 
 _NAME = "kit"

@@ -17,7 +17,7 @@ from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.over.over import OverPartition
-from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.rows.top import Best, Top
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll

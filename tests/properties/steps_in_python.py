@@ -9,7 +9,7 @@ from typing import Any
 
 from dagster_ckpt.operators.agg import Aggregation
 from dagster_ckpt.operators.over import Over
-from dagster_ckpt.operators.rows.top.top import Best
+from dagster_ckpt.operators.rows.top import Best
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn
 from dagster_ckpt.operators.shared.window_kinds import FixedWindow, Hopping
 from tests.properties.aggregates_in_python import alike, exact, ordered, value_of

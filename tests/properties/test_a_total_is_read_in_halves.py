@@ -13,7 +13,7 @@ from dagster_ckpt.hash_range import HASH_MAX
 from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs, scan
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.run_file import decode, encode
-from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
+from dagster_ckpt.lsm.lookup import find_rows, look_up
 from dagster_ckpt.lsm.runs.deltas import read_before_images, with_before_images
 from dagster_ckpt.lsm.runs.run import Run, build_run
 from dagster_ckpt.lsm.runs.view import View

@@ -15,7 +15,7 @@ from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs, rows_in_any_order, scan
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
-from dagster_ckpt.lsm.lookup.lookup import find_rows, get_all, look_up
+from dagster_ckpt.lsm.lookup import find_rows, get_all, look_up
 from dagster_ckpt.lsm.runs.run import Run, build_run, live
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes

@@ -33,7 +33,7 @@ from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.rows.over.over import OverPartition
-from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.rows.top import Best, Top
 from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.operators.windows.session_aggregate import SessionAggregate
 from dagster_ckpt.operators.windows.window_aggregate import WindowAggregate

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.operators.operator import Operator
-from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.rows.top import Best, Top
 from dagster_ckpt.operators.shared.ranked.order_by import OrderColumn, order_columns
 from dagster_ckpt.operators.shared.ranked.rank_tree import RankTree
 from dagster_ckpt.operators.step import OperatorStep

@@ -20,7 +20,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
-from dagster_ckpt.runtime.micro_batch import batch_plan
+from dagster_ckpt.runtime.micro_batch import epoch_plans
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.task.dataflow import shard_replies
 from tests.spark.streams import FAST, StreamUnderTest
@@ -313,7 +313,7 @@ def test_steps_are_planned_once_where_nothing_else_can_come_of_it(
         totals_of = windows.aggregate(amount=agg.sum("amount")).with_column("x", column)
         return totals_of.key_by("shop").aggregate(most=agg.max("x"))
 
-    monkeypatch.setattr(batch_plan, "shard_replies", planned)
+    monkeypatch.setattr(epoch_plans, "shard_replies", planned)
     stream.run(largest)
     assert (next(plans) > 1) is planned_anew
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from dagster_ckpt.ids import Epoch
 from dagster_ckpt.operators import RunningAggregate, agg
-from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
+from dagster_ckpt.operators.joins.window_join import WindowedJoin
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.shared.late_rows import KEEP
 from dagster_ckpt.operators.shared.window_kinds import Tumbling

@@ -7,8 +7,8 @@ import dagster as dg
 from pydantic import BaseModel
 
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.integration.checks.epoch_checks import EpochChecks, epoch_checks
 from dagster_ckpt.integration.component.templates import load_object, text, texts_by_name
+from dagster_ckpt.integration.epoch_checks import EpochChecks, epoch_checks
 
 Mode = Annotated[
     Literal["available_now", "continuous"],

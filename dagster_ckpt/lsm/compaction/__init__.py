@@ -4,7 +4,6 @@ Reading order
 
     compaction      the choice, and its cost model
     levels          the upper runs, and the bottom beneath them
-    depth           how many upper runs there are
     slices          where the next slice begins and ends
     merge           several runs into one: the newest delta of each key
     run_lists       the lists of runs after a write, a merge, or with another number of shards

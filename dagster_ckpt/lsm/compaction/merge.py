@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Mask, Positions, concat, empty, flat, from_plain, plain, take
-from dagster_ckpt.lsm.lookup.layer_search import Match, Probe, with_key
+from dagster_ckpt.lsm.layer_search import Match, Probe, with_key
 from dagster_ckpt.lsm.runs.deltas import newest_rows
 from dagster_ckpt.lsm.runs.run import Run, live, one_after_another
 from dagster_ckpt.lsm.runs.view import View

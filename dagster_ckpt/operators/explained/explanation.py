@@ -10,15 +10,13 @@ from dagster_ckpt.operators.aggregates import aggregate
 from dagster_ckpt.operators.explained import kept_groups, kept_joins, kept_rows
 from dagster_ckpt.operators.explained.kept import Bound, Kept, Limit, grows_with, updates
 from dagster_ckpt.operators.explained.operator_text import inputs_of, operator_line
-from dagster_ckpt.operators.joins.interval import interval_join
+from dagster_ckpt.operators.joins import interval_join, window_join
 from dagster_ckpt.operators.joins.regular import regular_join
-from dagster_ckpt.operators.joins.window import window_join
 from dagster_ckpt.operators.operator import keys_of_inputs
 from dagster_ckpt.operators.registry import from_pipeline
-from dagster_ckpt.operators.rows import changes_from, deduplicate, materializer
+from dagster_ckpt.operators.rows import changes_from, deduplicate, materializer, top
 from dagster_ckpt.operators.rows.append import AppendOnly
 from dagster_ckpt.operators.rows.over import over
-from dagster_ckpt.operators.rows.top import top
 from dagster_ckpt.operators.sets import distinct, set_operation, union_all
 from dagster_ckpt.operators.shared.checks.updating_checks import ROW_KEY, UPDATING, WHERE
 from dagster_ckpt.operators.shared.late_rows import late_table

@@ -12,11 +12,11 @@ from dagster_ckpt.operators.explained.kept import (
     of_now,
 )
 from dagster_ckpt.operators.joins.arrivals import arrivals
-from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.joins.interval_join import IntervalJoin
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.joins.sides import JoinSide
-from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
+from dagster_ckpt.operators.joins.window_join import WindowedJoin
 
 
 def of_regular_join(operator: RegularJoin) -> Iterator[Kept]:

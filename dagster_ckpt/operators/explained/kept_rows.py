@@ -22,8 +22,8 @@ from dagster_ckpt.operators.rows.deduplicate import Deduplicate, Keep
 from dagster_ckpt.operators.rows.first_rows import NEW, SEEN, FirstRows
 from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.rows.over.over import ARRIVED, EMITTED, ORDERED, OverPartition
-from dagster_ckpt.operators.rows.top.row_ranks import RowRanks
-from dagster_ckpt.operators.rows.top.top import Top
+from dagster_ckpt.operators.rows.row_ranks import RowRanks
+from dagster_ckpt.operators.rows.top import Top
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import SetOperation
 from dagster_ckpt.operators.sets.union_all import EPOCH, UnionAll

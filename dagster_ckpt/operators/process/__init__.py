@@ -11,7 +11,7 @@ How it is run
     process_operator  the operator: the fingerprint, late rows, output
     process_checks    what a function may declare
     process_tables    the tables of the state
-    epoch/            one epoch: when the methods are called, and with what
+    process_epoch     one epoch: when the methods are called, with what, and what expires
     due_timers        the due entries of a timeline
 """
 

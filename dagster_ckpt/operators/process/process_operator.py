@@ -13,9 +13,9 @@ from dagster_ckpt.lsm.columns import Positions, flat, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.nullability import all_nullable_within
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator
-from dagster_ckpt.operators.process.epoch.process_epoch import KEYS_EXPIRED, TIMERS_FIRED, ProcessEpoch
 from dagster_ckpt.operators.process.function import ProcessFunction
 from dagster_ckpt.operators.process.process_checks import check_function, check_process
+from dagster_ckpt.operators.process.process_epoch import KEYS_EXPIRED, TIMERS_FIRED, ProcessEpoch
 from dagster_ckpt.operators.process.process_tables import (
     EXPIRY,
     TIMERS,

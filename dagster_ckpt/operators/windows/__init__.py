@@ -6,6 +6,5 @@ Reading order
     session_aggregate  sessions
     window_of_table    tumbling and hopping windows of rows that come and go, however old they are
     windowed_state     the state of both, and how it becomes the stream's table
-    sessions           which rows form a session
     session_state      the state tables of sessions, and when sessions are closed
 """

@@ -92,16 +92,16 @@ def with_names_of(shown: Manifest, newest: Manifest) -> Manifest:
     return replace(shown, pipeline=replace(was, output=output, columns=columns))
 
 
-def has_names_of(code: Pipeline, shown: Pipeline, newest: Pipeline) -> bool:
+def uses_old_names(code: Pipeline, shown: Pipeline, newest: Pipeline) -> bool:
     """Whether the code, which goes back to an epoch, has the names of that epoch and not the newest ones.
 
     So it is where a name has become another column's since, and the code has not the new name of the one that it was.
     """
     steps = zip(code.steps, shown.steps, newest.steps, strict=False)
-    return any(_has_names_of(*each) for each in steps)
+    return any(_step_uses_old_names(*each) for each in steps)
 
 
-def _has_names_of(code: Pipeline, shown: Pipeline, newest: Pipeline) -> bool:
+def _step_uses_old_names(code: Pipeline, shown: Pipeline, newest: Pipeline) -> bool:
     here, then, now = _names(code), _own_by_name(shown), _own_by_name(newest)
     names = {own: name for name, own in now.items()}
     return any(

@@ -8,7 +8,6 @@ Reading order
     reader        reads them, a whole plan in two calls of the JVM
     catalyst      the planner of a session: read a plan, and what builds others
     builders/     plans and expressions made of others, and rewritten
-    sql_parser    the plan of a query's text
     query_plan    what a DataFrame reads, and that Spark would keep no state for it
     trees         plans, nodes and sequences in the JVM
     plan_text     texts of plans that are the same in every process

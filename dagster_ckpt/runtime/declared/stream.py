@@ -9,16 +9,16 @@ from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.operators.aggregates.aggregation import Aggregation
 from dagster_ckpt.operators.aggregates.grouped_state import code_of
-from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.joins.interval_join import IntervalJoin
 from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
-from dagster_ckpt.operators.joins.window.window_join import WindowedJoin
+from dagster_ckpt.operators.joins.window_join import WindowedJoin
 from dagster_ckpt.operators.operator import Operator
 from dagster_ckpt.operators.over import Over
 from dagster_ckpt.operators.process import ProcessFunction, ProcessOperator
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.rows.over.over import OverPartition
-from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.rows.top import Best, Top
 from dagster_ckpt.operators.sets.distinct import Distinct
 from dagster_ckpt.operators.sets.set_operation import Kind, SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll

@@ -12,5 +12,4 @@ Reading order
     stream_checks     checks before anything is created
     streaming_query   the streaming query and its end
     spark_errors      Spark's errors as ours: with the asset and what to do
-    collector_thread  garbage collection in the background
 """

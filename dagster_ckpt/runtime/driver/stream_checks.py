@@ -24,7 +24,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     SourcePosition,
 )
 from dagster_ckpt.protocol.transitions.later_columns import beginning_after
-from dagster_ckpt.protocol.transitions.renamed_columns import has_names_of, has_swapped_since
+from dagster_ckpt.protocol.transitions.renamed_columns import has_swapped_since, uses_old_names
 from dagster_ckpt.protocol.transitions.source_moves import Moves, positions_gone_on
 from dagster_ckpt.runtime.catalyst.physical_plan import read_once
 from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
@@ -182,7 +182,7 @@ def as_stored(checked: CheckedStream, chain: ManifestChain, job: StreamJob, move
         _warn_of_late_tables(asset, checked, newest)
     if newest is not None and (shown is None or shown.epoch == EMPTY):
         check_tables(asset, checked, positions_gone_on(newest.sources, checked.dataflow.pipeline, moves))
-    named_by = newest if shown is None or newest is None else _named_by(checked.dataflow.pipeline, shown, newest)
+    named_by = newest if shown is None or newest is None else _choose_names(checked.dataflow.pipeline, shown, newest)
     stored = None if named_by is None or named_by.epoch == EMPTY else named_by.pipeline
     stream, dataflow = rename(asset, checked.stream, checked.dataflow, stored, renames)
     checked = replace(checked, stream=stream, dataflow=dataflow)
@@ -205,13 +205,13 @@ def check_tables(asset: str, checked: CheckedStream, positions: Sequence[SourceP
     refuse_other_tables(asset, then, checked.describe_tables(then.keys() & checked.sources_after_tables))
 
 
-def _named_by(code: Pipeline, shown: Manifest, newest: Manifest) -> Manifest:
+def _choose_names(code: Pipeline, shown: Manifest, newest: Manifest) -> Manifest:
     """The manifest by whose names the columns of the code are known, where a stream goes on with `shown`.
 
     The newest one remembers all names, but neither those of a state in whose place a rebuilt one came, nor what a name
     was before it became another column's.
     """
-    is_old = has_swapped_since(shown, newest) or has_names_of(code, shown.pipeline, newest.pipeline)
+    is_old = has_swapped_since(shown, newest) or uses_old_names(code, shown.pipeline, newest.pipeline)
     return shown if is_old else newest
 
 

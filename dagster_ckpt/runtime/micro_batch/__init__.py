@@ -3,7 +3,6 @@
 Reading order
 
     epoch_driver      an epoch, from its rows to its commit
-    batch_plan        what is done with each micro-batch's rows, planned once
     epoch_plans       the plans of a query's epochs: whether Spark aggregates rows before it shuffles them
     epoch_job         the Spark job of one epoch, with a timeout, and its progress
     executor_files    whether the driver sees what executors write into a shared folder

@@ -12,7 +12,6 @@ Reading order. Begin with `compiler`.
     groups      aggregates of groups
     aggregates  Spark's aggregates as the engine's
     functions/  functions over a partition, collations, nested values
-    sessions    windows of sessions, as keys of an aggregate
     keys        a key's value as columns that a step can have as keys, and which columns identify a table's rows
     stand_ins   DataFrames that stand for streams, as tables of a query
     parts       what Spark does with the rows between two steps

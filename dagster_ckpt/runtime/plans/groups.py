@@ -1,10 +1,12 @@
 """Aggregates of groups as steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 
-from dagster_ckpt.operators import agg
+from dagster_ckpt.operators import agg, over
 from dagster_ckpt.operators.agg import Aggregation
+from dagster_ckpt.operators.shared.ranked.order_by import quote
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst
 from dagster_ckpt.runtime.catalyst.refusals import naming_columns, naming_line
@@ -14,7 +16,52 @@ from dagster_ckpt.runtime.declared.stream import Stream, global_aggregate, rows_
 from dagster_ckpt.runtime.plans.aggregates import Call, call_of
 from dagster_ckpt.runtime.plans.keys import Dependency, Key, is_never_null, plain_key
 from dagster_ckpt.runtime.plans.parts import NodeCompiler, Part, types_of
-from dagster_ckpt.runtime.plans.sessions import SessionKey, aggregated_sessions
+
+_START, _END = "session_start()", "session_end()"
+"""No column that a query reads has such a name."""
+
+
+@dataclass(frozen=True)
+class SessionKey:
+    """The window of a session as a key. Below the aggregate it is that of each row: its time, and that plus the gap."""
+
+    catalyst: Catalyst
+    expression: Expression
+
+    @staticmethod
+    def is_one(key: Expression) -> bool:
+        """Whether Spark would merge the windows that this key has."""
+        return key.window == "session"
+
+    def columns(self) -> list[Java]:
+        """A row's window, and then its session's: when it starts and when it ends."""
+        return [self.catalyst.make.field(self.expression.java, number) for number in range(2)]
+
+    @property
+    def is_collated(self) -> bool:
+        """A window has no text."""
+        return False
+
+    def dependencies(self, names: Sequence[str]) -> list[Dependency]:
+        """None: where a session starts is what it is known by, and sessions of other keys may end together."""
+        return []
+
+    def value(self, columns: Sequence[Java]) -> Java:
+        names = (name for name, _ in self.expression.type.fields)
+        made = self.catalyst.make.struct(list(zip(names, columns, strict=True)))
+        return self.catalyst.convert.cast(made, self.expression.type)
+
+
+def aggregated_sessions(rows: Stream, keys: Sequence[str], aggregations: Mapping[str, Aggregation]) -> Stream:
+    """Aggregates of each session: its keys, of which the last two are the window, then the aggregates.
+
+    Rows may come late or be taken back, which joins and splits sessions. A session is known by its start, so that no
+    other one changes.
+    """
+    *others, start, end = keys
+    rows = rows.key_by(*others) if others else rows
+    found = rows.over(f"{quote(start)} asc", **{_START: over.session_start(end)})
+    return found.key_by(*others, _START).aggregate(**{_END: agg.max(end)}, **aggregations)
 
 
 def aggregate_part(compiler: NodeCompiler, node: Aggregate) -> Part:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.operators.over import Over
-from dagster_ckpt.operators.rows.top.top import COUNT_MAX
+from dagster_ckpt.operators.rows.top import COUNT_MAX
 from dagster_ckpt.operators.shared.ranked.order_by import quote
 from dagster_ckpt.runtime.catalyst.catalyst import Catalyst, NodeColumns
 from dagster_ckpt.runtime.catalyst.refusals import naming_columns, naming_line

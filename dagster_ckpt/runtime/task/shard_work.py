@@ -27,7 +27,7 @@ from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.state.committed import append_files, change_log
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.io_pool import Job
-from dagster_ckpt.state.tables.task_state import StateMetrics, TaskState, open_state
+from dagster_ckpt.state.task_state import StateMetrics, TaskState, open_state
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 

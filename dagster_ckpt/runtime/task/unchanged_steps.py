@@ -26,7 +26,7 @@ from dagster_ckpt.protocol.transitions.step_changes import StepChange, change_st
 from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.shard_work import ShardWork
 from dagster_ckpt.state.committed.table_snapshot import live_pieces
-from dagster_ckpt.state.tables.task_state import open_state
+from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.tables import table_rows
 from dagster_ckpt.tables.share import Share

@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.compaction.levels import Levels, VisibleRun, split_levels
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
-from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
+from dagster_ckpt.lsm.lookup import find_rows, look_up
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.runs.view import EVERYTHING, View
 from dagster_ckpt.lsm.table import Found, Hashes

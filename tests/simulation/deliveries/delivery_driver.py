@@ -15,7 +15,7 @@ from dagster_ckpt.ids import EMPTY, Term
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE, EPOCH, INSERT, UPDATE_POSTIMAGE
 from dagster_ckpt.protocol.epochs.upstream import UpstreamPosition, next_part
 from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.runtime.driver import collector_thread, terms
+from dagster_ckpt.runtime.driver import terms
 from dagster_ckpt.runtime.driver.stream_job import JobHooks, JobOptions, JobResult
 from dagster_ckpt.runtime.lag import lag, source_lags
 from dagster_ckpt.runtime.lag.lag import Lag
@@ -158,7 +158,7 @@ def patches(world: "World", stream: "SimulatedStream") -> tuple[tuple[Any, str, 
         (delivery_run, "Upstreams", Subscribing),
         (delivery_run, "TICK_MS", TICK_MS),
         (terms, "TICK_MS", TICK_MS),
-        (collector_thread, "threading", world.threads),
+        (terms, "threading", world.threads),
         (lag, "threading", world.threads),
         (source_lags, "ManifestChain", world.patient_chain),
         (delivery_rows, "next_part", in_parts),

@@ -33,7 +33,7 @@ from dagster_ckpt.protocol.object_names import FileId, folder_of
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
 from dagster_ckpt.state.committed import change_log
 from dagster_ckpt.state.engine import Engine
-from dagster_ckpt.state.tables.task_state import open_state
+from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.leases.process_identity import this_process
 from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.stores.address import open_store

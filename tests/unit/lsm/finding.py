@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flatten, take
-from dagster_ckpt.lsm.lookup.layer_search import find, start_probe
+from dagster_ckpt.lsm.layer_search import find, start_probe
 from dagster_ckpt.lsm.runs.run import ABSENT, Run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes

@@ -24,7 +24,7 @@ from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.protocol.transitions.edits import Beginning, Stamp, first_manifest
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
-from dagster_ckpt.state.tables.task_state import TaskState, open_state
+from dagster_ckpt.state.task_state import TaskState, open_state
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.operators.dict_state import DictState
 from tests.worlds.event_times import is_out_of_range

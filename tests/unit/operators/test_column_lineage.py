@@ -14,7 +14,7 @@ from dagster_ckpt.operators.joins.regular.regular_join import RegularJoin
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.rows.over.over import OverPartition
-from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.rows.top import Best, Top
 from dagster_ckpt.operators.sets.set_operation import Kind, SetOperation
 from dagster_ckpt.operators.sets.union_all import UnionAll
 from dagster_ckpt.operators.shared.window_kinds import Session, Tumbling

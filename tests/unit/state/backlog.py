@@ -16,7 +16,7 @@ from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
-from dagster_ckpt.state.tables.task_state import open_state
+from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from tests.unit.state.epochs import empty_manifest
 from tests.worlds.clock import StillClock

@@ -28,7 +28,7 @@ from dagster_ckpt.state.io_pool import IoPool
 from dagster_ckpt.state.memory_budget import MemoryBudget
 from dagster_ckpt.state.reshard import TimelineRewrite, reshard_runs
 from dagster_ckpt.state.runs.run_writer import RunWriter
-from dagster_ckpt.state.tables.task_state import TaskState, open_state
+from dagster_ckpt.state.task_state import TaskState, open_state
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 from tests.worlds.clock import StillClock

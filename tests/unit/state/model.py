@@ -11,7 +11,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.table import KEY_HASH, Found, Hashes
 from dagster_ckpt.protocol.manifest.manifest import Manifest, SortKind, StateTableSpec
 from dagster_ckpt.state.committed.table_snapshot import live_rows
-from dagster_ckpt.state.tables.task_state import TaskState
+from dagster_ckpt.state.task_state import TaskState
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
 Key = tuple[str | None, int]

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.lsm.lookup.lookup import Answer, look_up
+from dagster_ckpt.lsm.lookup import Answer, look_up
 from dagster_ckpt.lsm.runs.run import Run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.protocol.manifest.manifest import RunRef

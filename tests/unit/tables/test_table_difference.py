@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.operators import RunningAggregate, agg
-from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.rows.top import Best, Top
 from dagster_ckpt.operators.shared.net_changes import difference_of_equal_rows
 from dagster_ckpt.operators.step import OperatorStep
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE

@@ -124,7 +124,7 @@ def test_a_flush_reaches_no_further_than_a_streams_does() -> None:
 
 
 def test_memory_is_relieved_between_the_calls_of_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dagster_ckpt.state.tables.sorted_table import SortedTable
+    from dagster_ckpt.state.sorted_table import SortedTable
 
     class Fat(ProcessFunction):
         """A timer puts much, and says nothing."""

@@ -5,5 +5,4 @@ Reading order
     bags             all values, with their number
     bag_functions    what is computed of these
     distinct         distinct values, exactly
-    distinct_totals  totals of distinct values
 """

@@ -1,11 +1,14 @@
 """Functions of the distinct values of a column."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.lsm.columns import concat
 from dagster_ckpt.operators.aggregates.aggregation import Aggregation
 from dagster_ckpt.operators.aggregates.bags.distinct import (
     DistinctValues,
@@ -13,11 +16,11 @@ from dagster_ckpt.operators.aggregates.bags.distinct import (
     NewAndGoneValues,
     NewValues,
 )
-from dagster_ckpt.operators.aggregates.bags.distinct_totals import OfNewValues, of_new, totals_of_lists
 from dagster_ckpt.operators.aggregates.functions.results import count_plan, sizes
 from dagster_ckpt.operators.aggregates.functions.totals import AVG, SUM
-from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns
+from dagster_ckpt.operators.aggregates.kinds.accumulator import Accumulator, Columns, GroupedRows, Keeps
 from dagster_ckpt.operators.aggregates.spec import COMPARABLE, AggregatePlan, AggregateSpec, Plan, Request
+from dagster_ckpt.operators.shared.arrays.lists import groups_of, values_of
 from dagster_ckpt.operators.shared.arrays.value_order import is_orderable
 
 __all__ = ["avg_distinct", "count_distinct", "sum_distinct"]
@@ -123,3 +126,51 @@ SPECS = (
     _of_distinct(sum_distinct, SUM),
     _of_distinct(avg_distinct, AVG),
 )
+
+
+def of_new(column: str) -> str:
+    """The name under which the totals know the distinct values of a column."""
+    return f"distinct {column}"
+
+
+@dataclass(frozen=True)
+class OfNewValues(Accumulator):
+    """An accumulator over the column `of_new`: the values of the rows that are marked as new, or as gone."""
+
+    inner: Accumulator
+    marks: MarkedValues
+
+    @property
+    def keeps(self) -> Keeps:
+        return self.inner.keeps
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        return self.inner.fields
+
+    def of_rows(self, rows: GroupedRows) -> tuple[pa.Array, ...]:
+        column = rows.columns[self.marks.column]
+        values = pc.if_else(rows.columns[self.marks.marks], column, pa.scalar(None, column.type))
+        columns = {**rows.columns, of_new(self.marks.column): values}
+        return self.inner.of_rows(GroupedRows(rows.starts, rows.sizes, columns))
+
+    def merge(self, old: Columns, new: Columns) -> tuple[pa.Array, ...]:
+        return self.inner.merge(old, new)
+
+
+def totals_of_lists(distinct: DistinctValues, accumulators: Sequence[Accumulator], state: Columns) -> Columns:
+    """The state columns of accumulators over the values of each list."""
+    lists = state[distinct.name]
+    # A null in each group: an accumulator has no group without a row, and skips nulls.
+    values = concat([values_of([lists]), pa.nulls(len(lists), distinct.type)])
+    groups = np.concatenate([groups_of([lists]), np.arange(len(lists))])
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    rows = GroupedRows(
+        starts, np.diff(starts, append=len(order)), {of_new(distinct.column): values.take(pa.array(order))}
+    )
+    return {
+        field.name: column
+        for each in accumulators
+        for field, column in zip(each.fields, each.of_rows(rows), strict=True)
+    }

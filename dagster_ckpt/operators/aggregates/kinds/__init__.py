@@ -9,10 +9,7 @@ Reading order
     moments      mean and variance
     exact_sums   totals of doubles without rounding, from which rows can be retracted
     extremes     the least and the greatest value
-    edges        the first and the last value
     edge_rows    the first and the last row, as a struct
     settled      the first value, where rows are retracted
-    collected    the first values in an order, as a list
-    bits         bits of integers
     sketches     approximate counts and quantiles
 """

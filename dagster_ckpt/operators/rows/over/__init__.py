@@ -7,7 +7,6 @@ Reading order
     reach         which rows a change can touch
     region        these rows, before and after
     values        what each function returns
-    sessions      the session of each row
     elements      rows in their order, and the frame of each
     distances     frames by the distance between values
     exact_totals  the totals of frames

@@ -3,7 +3,6 @@
 Reading order
 
     due_rows       rows of timelines before a moment, one time range at a time
-    hash_ranges    rows of one moment, one range of key hashes at a time
     lookups        look-ups of many keys
     output_pieces  small tables of output, combined
 """

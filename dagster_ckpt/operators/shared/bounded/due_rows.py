@@ -3,17 +3,18 @@
 A single moment that does not fit is split by key hash.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dagster_ckpt.hash_range import HashRange
-from dagster_ckpt.lsm.columns import Positions, stack, take
-from dagster_ckpt.lsm.table import Timeline
-from dagster_ckpt.operators.shared.bounded.hash_ranges import hash_ranges, rows_within
-from dagster_ckpt.operators.shared.state_columns import micros
+from dagster_ckpt.hash_range import HASH_MAX, HashRange
+from dagster_ckpt.lsm.columns import Positions, flat, stack, take
+from dagster_ckpt.lsm.table import Hashes, Timeline
+from dagster_ckpt.operators.shared.state_columns import hashes_in, micros
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 
 Stretch = tuple[int | None, int]
@@ -102,3 +103,88 @@ def _shorter(stretch: Stretch, times: Positions) -> list[Stretch]:
     if since is not None and since >= least:
         cut = cut[1:]
     return cut if least + 1 < until else cut[:-1]
+
+
+_CELL_BITS = 16
+"""A hash range is counted in 2**16 cells: 1.5 MB, and enough to split rows thousands of times over the limit."""
+
+_OFFSET_BYTES = 8
+_OF_ANY_LENGTH = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+
+Weights = npt.NDArray[np.float64]
+"""The approximate bytes of each row, or of all rows of each cell."""
+
+Scan = Callable[[], Iterator[pa.Table]]
+"""Returns all rows from the beginning, in pieces, at each call."""
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The non-empty cells of a hash range, ascending, with the least and the greatest hash in each."""
+
+    weights: Weights
+    least: Hashes
+    greatest: Hashes
+
+    def join_cells(self, bytes_max: int) -> Iterator[tuple[float, HashRange]]:
+        """Adjacent cells, joined up to `bytes_max` bytes, at least one at a time; each range with its bytes."""
+        until = np.cumsum(self.weights)
+        first, before = 0, 0.0
+        while first < len(until):
+            end = max(first + 1, int(np.searchsorted(until, before + bytes_max, side="right")))
+            yield until[end - 1] - before, HashRange(int(self.least[first]), int(self.greatest[end - 1]))
+            first, before = end, until[end - 1]
+
+
+def hash_ranges(scan: Scan, bytes_max: int) -> Iterator[HashRange]:
+    """Disjoint ranges of key hashes that cover all rows of a scan, each with at most about `bytes_max` bytes of rows.
+
+    Only a single hash may have more. The rows have the column `HASH`. One scan counts them without holding any, and
+    another one for each cell that has too many.
+    """
+    waiting = [HashRange()]
+    while waiting:
+        for weight, part in _count_cells(scan(), waiting.pop()).join_cells(bytes_max):
+            if weight > bytes_max and part.lo < part.hi:
+                waiting.append(part)
+            else:
+                yield part
+
+
+def rows_within(rows: pa.Table, part: HashRange) -> Positions:
+    """Which rows have a key hash in this range, ascending."""
+    return _within(hashes_in(rows), part)
+
+
+def row_weights(rows: pa.Table) -> Weights:
+    """The approximate bytes of each row: strings count by their length, other types by the column's mean."""
+    weights = np.zeros(rows.num_rows, dtype=np.float64)
+    for column in map(flat, rows.columns) if rows.num_rows else ():
+        if any(is_kind(column.type) for is_kind in _OF_ANY_LENGTH):
+            weights += _OFFSET_BYTES + pc.fill_null(pc.binary_length(column), 0).to_numpy()
+        else:
+            weights += column.nbytes / len(column)
+    return weights
+
+
+def _count_cells(pieces: Iterator[pa.Table], within: HashRange) -> _Cells:
+    """The bytes of the rows in a hash range, by cell."""
+    shift = max(0, (within.hi - within.lo).bit_length() - _CELL_BITS)
+    cells = ((within.hi - within.lo) >> shift) + 1
+    weights = np.zeros(cells, dtype=np.float64)
+    least, greatest = np.full(cells, HASH_MAX, dtype=np.uint64), np.zeros(cells, dtype=np.uint64)
+    for piece in pieces:
+        hashes = hashes_in(piece)
+        mine = _within(hashes, within)
+        hashes = hashes[mine]
+        cell = ((hashes - np.uint64(within.lo)) >> np.uint64(shift)).astype(np.int64)
+        weights += np.bincount(cell, weights=row_weights(piece)[mine], minlength=cells)
+        np.minimum.at(least, cell, hashes)
+        np.maximum.at(greatest, cell, hashes)
+    filled = np.flatnonzero(least <= greatest)
+    return _Cells(weights[filled], least[filled], greatest[filled])
+
+
+def _within(hashes: Hashes, part: HashRange) -> Positions:
+    found: Positions = np.flatnonzero((hashes >= np.uint64(part.lo)) & (hashes <= np.uint64(part.hi)))
+    return found

@@ -10,7 +10,7 @@ from dagster_ckpt.errors import CorruptStateError
 from dagster_ckpt.hash_range import HASH_MAX, HashRange
 from dagster_ckpt.lsm.file import run_file
 from dagster_ckpt.lsm.file.run_file import FileLayout, decode, encode
-from dagster_ckpt.lsm.lookup.lookup import Answer, find_rows, look_up
+from dagster_ckpt.lsm.lookup import Answer, find_rows, look_up
 from dagster_ckpt.lsm.runs.run import Run, build_run
 from dagster_ckpt.lsm.runs.view import View
 

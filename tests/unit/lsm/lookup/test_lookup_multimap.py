@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.lsm.compaction.merge import merge_into, merge_runs
-from dagster_ckpt.lsm.lookup.lookup import find_rows, get_all, look_up
+from dagster_ckpt.lsm.lookup import find_rows, get_all, look_up
 from dagster_ckpt.lsm.runs.run import Run, build_run
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_ckpt.lsm.lookup.layer_search import first_greater, first_not_less, start_probe
+from dagster_ckpt.lsm.layer_search import first_greater, first_not_less, start_probe
 from dagster_ckpt.lsm.runs.hash_index import build_directory
 from dagster_ckpt.lsm.runs.run import build_run
 from dagster_ckpt.lsm.runs.view import View

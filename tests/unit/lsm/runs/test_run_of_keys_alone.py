@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dagster_ckpt.lsm.lookup.lookup import find_rows, look_up
+from dagster_ckpt.lsm.lookup import find_rows, look_up
 from dagster_ckpt.lsm.runs.run import build_run
 from dagster_ckpt.lsm.runs.view import View
 

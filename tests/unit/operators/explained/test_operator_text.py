@@ -3,7 +3,7 @@ import pytest
 
 from dagster_ckpt.operators import RunningAggregate, agg, over
 from dagster_ckpt.operators.explained.operator_text import operator_line
-from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.joins.interval_join import IntervalJoin
 from dagster_ckpt.operators.rows.changes_from import ChangesFrom
 from dagster_ckpt.operators.rows.deduplicate import Deduplicate
 from dagster_ckpt.operators.rows.materializer import Materializer

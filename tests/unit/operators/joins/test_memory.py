@@ -10,10 +10,9 @@ import pytest
 
 from dagster_ckpt.lsm.table import FoundAll, Hashes
 from dagster_ckpt.operators.joins import JoinType
-from dagster_ckpt.operators.joins.interval.bucket_lookups import BucketLookups, BucketProbes
-from dagster_ckpt.operators.joins.window import window_join as windowed
-from dagster_ckpt.operators.shared.bounded.due_rows import due_together
-from dagster_ckpt.operators.shared.bounded.hash_ranges import hash_ranges, row_weights
+from dagster_ckpt.operators.joins import window_join as windowed
+from dagster_ckpt.operators.joins.bucket_lookups import BucketLookups, BucketProbes
+from dagster_ckpt.operators.shared.bounded.due_rows import due_together, hash_ranges, row_weights
 from dagster_ckpt.operators.shared.state_columns import hashes_in
 from dagster_ckpt.operators.shared.window_kinds import Tumbling
 from dagster_ckpt.protocol.manifest.manifest import StateTableSpec

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.errors import CorruptStateError, InvalidPipelineError
-from dagster_ckpt.operators.rows.top.top import Best, Top
+from dagster_ckpt.operators.rows.top import Best, Top
 from dagster_ckpt.operators.step import OperatorStep, one_group
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 from dagster_ckpt.protocol.manifest.row_key import row_key

@@ -8,7 +8,7 @@ from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.operator import change_log_table
 from dagster_ckpt.operators.shared.window_kinds import Session
-from dagster_ckpt.operators.windows.sessions import Spans, merged_spans, spans_of_rows
+from dagster_ckpt.operators.windows.session_aggregate import Spans, merged_spans, spans_of_rows
 from tests.unit.operators.dict_state import DictTable
 from tests.unit.operators.keyed_streams import Row
 from tests.unit.operators.windowed_streams import Stream, at, spans, table_of, windowed

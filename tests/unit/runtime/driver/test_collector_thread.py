@@ -7,7 +7,7 @@ import pytest
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import Term
 from dagster_ckpt.protocol.object_names import COLLECTOR
-from dagster_ckpt.runtime.driver.collector_thread import CollectorThread
+from dagster_ckpt.runtime.driver.terms import CollectorThread
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
 from dagster_ckpt.storage.stores.folder import folder_store

@@ -9,7 +9,7 @@ from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
-from dagster_ckpt.state.tables.task_state import TaskState
+from dagster_ckpt.state.task_state import TaskState
 from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.worlds.graph_stream import GraphStream
 from tests.worlds.several_steps import shops_counted

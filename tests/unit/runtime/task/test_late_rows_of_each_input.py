@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from dagster_ckpt.integration.reading.late_rows_asset import LateRows
-from dagster_ckpt.operators.joins.interval.interval_join import IntervalJoin
+from dagster_ckpt.operators.joins.interval_join import IntervalJoin
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.transitions.manifest_rules import statistics_add_up
 from tests.worlds.task_stream import Row, TaskStream, input_of

@@ -32,8 +32,8 @@ from dagster_ckpt.state.committed.table_snapshot import live_rows
 from dagster_ckpt.state.engine import Engine
 from dagster_ckpt.state.memory_budget import MemoryBudget
 from dagster_ckpt.state.runs.table_runs import TableRuns
-from dagster_ckpt.state.tables.sorted_table import SortedTable
-from dagster_ckpt.state.tables.task_tables import KeyedTable
+from dagster_ckpt.state.sorted_table import SortedTable
+from dagster_ckpt.state.task_state import KeyedTable
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.worlds.change_logs import rows_of_log
 

@@ -8,7 +8,7 @@ from dagster_ckpt.ids import Epoch, Shard, Term
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.committed.table_snapshot import live_rows
-from dagster_ckpt.state.tables.task_state import open_state
+from dagster_ckpt.state.task_state import open_state
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import SPEC, TABLE, empty_manifest, engine
 

@@ -8,7 +8,7 @@ import pytest
 
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.manifest.manifest import SortKind, StateTableSpec, TimeRange
-from dagster_ckpt.state.tables.task_state import TaskState
+from dagster_ckpt.state.task_state import TaskState
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import EAGER, NEVER, Epochs, engine
 from tests.worlds.faulty_store import FaultyStore

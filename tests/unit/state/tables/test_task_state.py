@@ -15,7 +15,7 @@ from dagster_ckpt.lsm.runs.deltas import select
 from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.protocol.object_names import FileId
 from dagster_ckpt.state.engine import OpenRuns
-from dagster_ckpt.state.tables.task_state import TaskState, open_state
+from dagster_ckpt.state.task_state import TaskState, open_state
 from dagster_ckpt.storage.stores.local import LocalObjectStore
 from dagster_ckpt.storage.stores.memory import MemoryObjectStore
 from tests.unit.state.epochs import NEVER, SPEC, TABLE, Epochs, alike, empty_manifest, engine, in_memory

@@ -97,7 +97,7 @@ def test_before_there_is_a_watermark_its_time_begins_with_the_first() -> None:
 
 
 def test_times_near_the_end_of_time_do_not_wrap_around() -> None:
-    from dagster_ckpt.operators.process.epoch.process_expiry import _NEVER, Expiry
+    from dagster_ckpt.operators.process.process_epoch import _NEVER, Expiry
 
     last = pa.array([5, _NEVER - 3, _NEVER]).to_numpy()
     assert Expiry._ends(_Ten(), last).tolist() == [15, _NEVER, _NEVER]  # type: ignore[arg-type]

@@ -12,10 +12,10 @@ import dagster as dg
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.history import CheckpointStore
 from dagster_ckpt.ids import EMPTY
-from dagster_ckpt.integration.checks.epoch_checks import EpochChecks, stream_key_of
 from dagster_ckpt.integration.dagster_names import stream_name_of
 from dagster_ckpt.integration.declared.resources import CheckpointCoordinatorResource
 from dagster_ckpt.integration.declared.streaming_function import Job, require_streaming
+from dagster_ckpt.integration.epoch_checks import EpochChecks, stream_key_of
 from dagster_ckpt.integration.reading.loaded_epochs import epochs_loaded_by
 from dagster_ckpt.integration.recovery.dagster_runs import UNFINISHED
 from dagster_ckpt.runtime.run_mode import Mode

@@ -13,7 +13,7 @@ from dagster_ckpt.lsm.columns import flat, take
 from dagster_ckpt.lsm.compaction.compaction import CompactionLimits
 from dagster_ckpt.lsm.compaction.merge import scan
 from dagster_ckpt.lsm.compaction.run_lists import RunLists
-from dagster_ckpt.lsm.lookup.lookup import get_all
+from dagster_ckpt.lsm.lookup import get_all
 from dagster_ckpt.lsm.runs.deltas import Delta, changing, merge_deltas, slice_delta, touched_rows
 from dagster_ckpt.lsm.runs.run import Run, filter_run
 from dagster_ckpt.lsm.runs.view import View

@@ -13,8 +13,8 @@ from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.lsm.value_hashes import value_hashes
 from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
 from dagster_ckpt.operators.rows.deduplicate import Keep
-from dagster_ckpt.operators.rows.top.row_places import RANKED, RowPlaces
-from dagster_ckpt.operators.rows.top.row_ranks import RowRanks, value_names
+from dagster_ckpt.operators.rows.row_places import RANKED, RowPlaces
+from dagster_ckpt.operators.rows.row_ranks import RowRanks, value_names
 from dagster_ckpt.operators.shared import expiry_checks
 from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.net_changes import inserts, kept_rows

@@ -15,7 +15,7 @@ from dagster_ckpt.lsm.columns import Positions, flat, flatten, stack, take
 from dagster_ckpt.lsm.runs.key_order import KeyOrder, key_order
 from dagster_ckpt.lsm.table import Found, Hashes, State
 from dagster_ckpt.operators.operator import EpochContext
-from dagster_ckpt.operators.rows.top.row_places import RANKED, copies_before
+from dagster_ckpt.operators.rows.row_places import RANKED, copies_before
 from dagster_ckpt.operators.shared.arrays.lists import alike
 from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, flatten, row_numbers, stack, stretches, take
-from dagster_ckpt.lsm.lookup.layer_search import Match, Probe, find, first_greater, first_not_less, key_is, start_probe
+from dagster_ckpt.lsm.layer_search import Match, Probe, find, first_greater, first_not_less, key_is, start_probe
 from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Found, FoundAll, Hashes
