@@ -24,6 +24,10 @@ EVENT_TIME = "event_time"
 """The parameter with the event-time column of a step with one input, or None."""
 EVENT_TIMES = "event_times"
 """The parameter with the event-time column of each input; absent where none has one."""
+InputColumn = tuple[int, str]
+"""The number of an input, from 0, and one of its columns."""
+Origins = Mapping[str, Sequence[InputColumn]]
+"""For each column those that it is made from. One that is not there is made from something unknown."""
 LiveRows = Callable[[str], Iterator[pa.Table]]
 """The rows of a state table, by its name, in pieces."""
 
@@ -149,6 +153,11 @@ def keys_of_inputs(step: Pipeline) -> tuple[tuple[str, ...], ...]:
     return tuple(map(tuple, keys))
 
 
+def input_origins(step: Pipeline) -> Origins:
+    """The origins of columns that are those of the first input."""
+    return {name: [(0, name)] for name in step.output.names}
+
+
 def event_times_of(step: Pipeline) -> tuple[str | None, ...]:
     """The event-time column of each input of a step, as its options name them."""
     options: Mapping[str, Any] = step.parameters
@@ -191,6 +200,14 @@ class Operator(ABC):
     def shard_keys(self) -> Sequence[Sequence[str]]:
         """The columns of the output by whose hash a row is in its shard: for each key the first that is not null."""
         return [(key,) for key in self.pipeline.keys]
+
+    @property
+    def origins(self) -> Origins:
+        """For each column of the output the input columns whose values it has, or is computed from.
+
+        A count of rows has none. Columns that only select rows (in a condition, an order, a watermark) do not count.
+        """
+        return input_origins(self.pipeline)
 
     @abstractmethod
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:

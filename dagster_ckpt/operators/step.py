@@ -20,7 +20,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, StreamTable
+from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, Origins, StreamTable
 from dagster_ckpt.operators.rows.materializer import Materializer
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.late_rows import is_late_table
@@ -87,6 +87,11 @@ class OperatorStep(Operator):
     def table(self) -> StreamTable | None:
         table = (self.materializer or self.operator).table
         return table.then(self._show, self._show_changes) if table is not None and self._shows_otherwise else table
+
+    @property
+    def origins(self) -> Origins:
+        found = self.operator.origins
+        return {self.pipeline.name_of(own): found[own] for own in self.pipeline.own.output.names if own in found}
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         if self.has_hidden_group:

@@ -13,13 +13,19 @@ from dagster_ckpt.lsm.runs.key_order import key_order
 from dagster_ckpt.lsm.table import Hashes, State, StateTable
 from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.aggregation import Aggregation
-from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spellings
+from dagster_ckpt.operators.aggregates.grouped_state import (
+    GroupedState,
+    aggregate_origins,
+    aggregations_of,
+    columns_of,
+    spellings,
+)
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Keeps
 from dagster_ckpt.operators.aggregates.kinds.counts import LAST_TIME, LastTime
 from dagster_ckpt.operators.aggregates.registry import plan, plan_updating, plan_with_tables
 from dagster_ckpt.operators.aggregates.side_tables import SideTable, side_tables_of
 from dagster_ckpt.operators.aggregates.spec import Planner
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator, StreamTable
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator, Origins, StreamTable
 from dagster_ckpt.operators.shared import expiry_checks, retraction
 from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks
 from dagster_ckpt.operators.shared.event_time_range import late_rows
@@ -136,6 +142,10 @@ class RunningAggregate(Operator):
     @property
     def table(self) -> StreamTable:
         return keyed_table(GROUPS, self.pipeline.keys, self.results)
+
+    @property
+    def origins(self) -> Origins:
+        return aggregate_origins(self.pipeline)
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         late = self._late(rows, context)

@@ -15,6 +15,8 @@ from dagster_ckpt.operators.aggregates.kinds.counts import RowCount
 from dagster_ckpt.operators.aggregates.registry import plan
 from dagster_ckpt.operators.aggregates.since import plan_since
 from dagster_ckpt.operators.aggregates.spec import AggregatePlan, Planner
+from dagster_ckpt.operators.operator import Origins, input_origins
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,15 @@ def aggregations_of(parameters: Mapping[str, object], code: object = None) -> di
     aggregates: Any = parameters["aggregates"]
     functions: Mapping[str, GroupFunction] = code if isinstance(code, Mapping) else {}
     return {one["name"]: replace(Aggregation.of(one), code=functions.get(one["name"])) for one in aggregates}
+
+
+def aggregate_origins(step: Pipeline) -> Origins:
+    """The origins of the keys and results of a step with aggregates."""
+    results = {
+        name: [(0, column) for column in (one.column, one.other, *(one.columns or ())) if column is not None]
+        for name, one in aggregations_of(step.parameters).items()
+    }
+    return {**input_origins(step), **results}
 
 
 def code_of(aggregations: Mapping[str, object]) -> dict[str, GroupFunction] | None:

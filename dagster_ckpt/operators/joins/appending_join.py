@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.operators.joins.join_types import LEFT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import PAIRS, ROWS_UNMATCHED, Output
 from dagster_ckpt.operators.joins.sides import Side
-from dagster_ckpt.operators.operator import KEYS, EpochContext, Operator
+from dagster_ckpt.operators.operator import KEYS, EpochContext, Operator, Origins
 from dagster_ckpt.operators.shared.late_rows import DROP, late_tables
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
 
@@ -22,6 +22,10 @@ class AppendingJoin(Operator):
     pipeline: Pipeline
     how: JoinType
     output: Output
+
+    @property
+    def origins(self) -> Origins:
+        return self.output.origins
 
     def emit_unmatched(self, number: int, rows: pa.Table, context: EpochContext) -> pa.Table:
         """The output for unmatched rows of an input."""

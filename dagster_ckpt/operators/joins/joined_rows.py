@@ -8,6 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Positions, flat, take_array
 from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.sides import JoinSide
+from dagster_ckpt.operators.operator import InputColumn
 
 PAIRS = "pairs"
 """Pairs of rows emitted in the epoch."""
@@ -42,6 +43,14 @@ class Output:
     def schema(self) -> pa.Schema:
         """The output's columns."""
         return pa.schema([column.field for column in self.columns])
+
+    @property
+    def origins(self) -> dict[str, Sequence[InputColumn]]:
+        """For each column those of the inputs that it has: both for a key of one name."""
+        return {
+            column.field.name: [(number, name) for number, name in enumerate(column.of_sides) if name is not None]
+            for column in self.columns
+        }
 
     def pairs(self, lefts: pa.Table, left_at: Positions, rights: pa.Table, right_at: Positions) -> pa.Table:
         """One row for each pair: the left rows at `left_at` with the right ones at `right_at`."""

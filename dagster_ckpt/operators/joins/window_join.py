@@ -16,7 +16,7 @@ from dagster_ckpt.operators.joins.join_types import LEFT, RIGHT, JoinType
 from dagster_ckpt.operators.joins.joined_rows import PAIRS, output_of, pairs_at_once
 from dagster_ckpt.operators.joins.match_ranges import Matches, of_equal_keys
 from dagster_ckpt.operators.joins.sides import Side, no_nulls, shape_rows
-from dagster_ckpt.operators.operator import Changes, EpochContext, keys_of_inputs
+from dagster_ckpt.operators.operator import Changes, EpochContext, Origins, keys_of_inputs
 from dagster_ckpt.operators.shared.bounded.due_rows import due_together
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.event_time_range import out_of_range
@@ -30,6 +30,7 @@ from dagster_ckpt.operators.shared.window_kinds import (
     FixedWindow,
     Tumbling,
     are_open,
+    bound_origins,
     window_as_json,
     window_from_json,
 )
@@ -207,6 +208,10 @@ class WindowedJoin(AppendingJoin):
     @property
     def horizon_us(self) -> int:
         return self._windows.size_us
+
+    @property
+    def origins(self) -> Origins:
+        return {**super().origins, **bound_origins(self.pipeline)}
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         kept = self.states[number]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dagster_ckpt.operators.operator import Changes
+from dagster_ckpt.operators.operator import Changes, Origins, input_origins
 from dagster_ckpt.operators.shared.checks import pipeline_checks
 from dagster_ckpt.operators.shared.net_changes import inserts
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
@@ -29,6 +29,11 @@ class AppendOnly:
     def from_pipeline(cls, pipeline: Pipeline) -> "AppendOnly":
         """The same stream from its fingerprint."""
         return cls(pipeline)
+
+    @property
+    def origins(self) -> Origins:
+        """The columns of the input, each as it is."""
+        return input_origins(self.pipeline)
 
     def changes(self, rows: pa.Table) -> Changes:
         """The change log of an epoch with these input rows."""

@@ -11,7 +11,7 @@ from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat, to_mask
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.lsm.value_hashes import value_hashes
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator, Origins
 from dagster_ckpt.operators.rows.deduplicate import Keep
 from dagster_ckpt.operators.rows.row_places import RANKED, RowPlaces
 from dagster_ckpt.operators.rows.row_ranks import RowRanks, value_names
@@ -149,6 +149,14 @@ class Top(Operator):
             updating=options.get(updating_checks.UPDATING, False),
             where=options.get(updating_checks.WHERE),
         )
+
+    @property
+    def origins(self) -> Origins:
+        """A rank is computed from the order columns."""
+        options: dict[str, Any] = self.pipeline.parameters
+        by = order_columns(NAME, options["by"], self.pipeline.inputs[0].schema)
+        ranked = {} if options["rank"] is None else {options["rank"]: [(0, column.name) for column in by]}
+        return {**super().origins, **ranked}
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         delta = ZSet.of_changes(hashes, rows, self._columns)

@@ -11,8 +11,23 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Positions, flat
 from dagster_ckpt.lsm.table import Hashes, State, Touched
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator, event_times_of
-from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, weight_names, wheres_of
+from dagster_ckpt.operators.operator import (
+    NONE_LATE,
+    Changes,
+    EpochContext,
+    LiveRows,
+    Operator,
+    Origins,
+    event_times_of,
+)
+from dagster_ckpt.operators.sets.whole_rows import (
+    WholeRows,
+    both_origins,
+    changing,
+    parameters,
+    weight_names,
+    wheres_of,
+)
 from dagster_ckpt.operators.shared.net_changes import copies_of_touched, kept_rows
 from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline
@@ -107,6 +122,10 @@ class SetOperation(Operator):
         """The same operator from its fingerprint."""
         options: dict[str, Any] = pipeline.parameters
         return cls.build(pipeline.inputs, options["kind"], wheres_of(pipeline), event_times_of(pipeline))
+
+    @property
+    def origins(self) -> Origins:
+        return both_origins(self.pipeline) if self.kind.is_of_both else super().origins
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         net = self.rows.net(hashes, rows)

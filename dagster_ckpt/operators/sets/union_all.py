@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator, event_times_of
-from dagster_ckpt.operators.sets.whole_rows import WholeRows, changing, parameters, wheres_of
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, Operator, Origins, event_times_of
+from dagster_ckpt.operators.sets.whole_rows import WholeRows, both_origins, changing, parameters, wheres_of
 from dagster_ckpt.operators.shared.zsets import epoch_rows
 from dagster_ckpt.operators.shared.zsets.epoch_rows import EpochRows
 from dagster_ckpt.operators.shared.zsets.zset import ZSet
@@ -60,6 +60,10 @@ class UnionAll(Operator):
     def from_pipeline(cls, pipeline: Pipeline) -> "UnionAll":
         """The same operator from its fingerprint."""
         return cls.build(pipeline.inputs, wheres_of(pipeline), event_times_of(pipeline))
+
+    @property
+    def origins(self) -> Origins:
+        return both_origins(self.pipeline)
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         delta = ZSet.of_changes(self.rows.hashes(hashes, rows), rows, self.arrived.spec.keys)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import flat
 from dagster_ckpt.lsm.table import Hashes
-from dagster_ckpt.operators.operator import EVENT_TIMES, KEYS
+from dagster_ckpt.operators.operator import EVENT_TIMES, KEYS, Origins
 from dagster_ckpt.operators.shared import expiry_checks
 from dagster_ckpt.operators.shared.arrays import lists
 from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
@@ -21,6 +21,11 @@ from dagster_ckpt.operators.shared.zsets.zset import ZSet
 from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, StateTableSpec
+
+
+def both_origins(step: Pipeline) -> Origins:
+    """The origins of columns that have the values of both inputs."""
+    return {name: [(0, name), (1, name)] for name in step.output.names}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ import numpy as np
 
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.lsm.columns import Mask, Positions
+from dagster_ckpt.operators.operator import Origins, event_times_of
 from dagster_ckpt.operators.shared.event_time_range import LENGTH_US_MAX
+from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.quantities import Duration, microseconds
 
 WINDOW_START = "window_start"
@@ -182,3 +184,9 @@ def _check_length(length_us: int, option: str) -> None:
             f"the {option} of a window must be a length of time above zero, such as '5 minutes', and of at most "
             f"36,000 years. {option}={length_us} us"
         )
+
+
+def bound_origins(step: Pipeline) -> Origins:
+    """The origins of a window's bounds, where the step has a window: the event times of its inputs."""
+    times = [(number, time) for number, time in enumerate(event_times_of(step)) if time is not None]
+    return {} if step.parameters.get("window") is None else {WINDOW_START: times, WINDOW_END: times}

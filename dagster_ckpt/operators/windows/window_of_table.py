@@ -12,9 +12,9 @@ from dagster_ckpt.lsm.table import Hashes, State, Touched
 from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.aggregate import GROUPS, RunningAggregate
 from dagster_ckpt.operators.aggregates.aggregation import Aggregation
-from dagster_ckpt.operators.aggregates.grouped_state import aggregations_of
+from dagster_ckpt.operators.aggregates.grouped_state import aggregate_origins, aggregations_of
 from dagster_ckpt.operators.aggregates.registry import FUNCTIONS
-from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, StreamTable
+from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, Origins, StreamTable
 from dagster_ckpt.operators.shared.bounded.lookups import Lookups
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import pipeline_checks, updating_checks, window_checks
@@ -22,7 +22,7 @@ from dagster_ckpt.operators.shared.late_rows import DROP, check_late, late_table
 from dagster_ckpt.operators.shared.net_changes import inserts, keyed_table
 from dagster_ckpt.operators.shared.state_columns import HASH, hash_column, micros, whole_number
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
-from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START, FixedWindow
+from dagster_ckpt.operators.shared.window_kinds import WINDOW_END, WINDOW_START, FixedWindow, bound_origins
 from dagster_ckpt.operators.windows.windowed_state import (
     WINDOWS_CLOSED,
     WINDOWS_OPENED,
@@ -125,6 +125,10 @@ class WindowOfTable(Operator):
     @property
     def table(self) -> StreamTable | None:
         return self._windows if self.options.early else None
+
+    @property
+    def origins(self) -> Origins:
+        return {**aggregate_origins(self.pipeline), **bound_origins(self.pipeline)}
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         used, times = np.zeros(rows.num_rows, dtype=np.bool_), rows.column(self.options.event_time)

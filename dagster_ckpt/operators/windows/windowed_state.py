@@ -11,9 +11,15 @@ from dagster_ckpt.lsm.columns import Mask, Positions, flat, flatten, take
 from dagster_ckpt.lsm.table import Hashes, State
 from dagster_ckpt.operators.aggregates import aggregate_checks
 from dagster_ckpt.operators.aggregates.aggregation import Aggregation
-from dagster_ckpt.operators.aggregates.grouped_state import GroupedState, aggregations_of, columns_of, spellings
+from dagster_ckpt.operators.aggregates.grouped_state import (
+    GroupedState,
+    aggregate_origins,
+    aggregations_of,
+    columns_of,
+    spellings,
+)
 from dagster_ckpt.operators.aggregates.kinds.accumulator import Columns
-from dagster_ckpt.operators.operator import Operator, StreamTable
+from dagster_ckpt.operators.operator import Operator, Origins, StreamTable
 from dagster_ckpt.operators.shared.arrays.nulls import fill_null, has_value
 from dagster_ckpt.operators.shared.checks import pipeline_checks, window_checks
 from dagster_ckpt.operators.shared.event_time_range import out_of_range
@@ -26,6 +32,7 @@ from dagster_ckpt.operators.shared.window_kinds import (
     FixedWindow,
     Window,
     are_open,
+    bound_origins,
     window_as_json,
     window_from_json,
 )
@@ -194,6 +201,10 @@ class WindowedOperator(Operator):
         time = window_checks.time_of_window(event_time, source.schema)
         options = WindowOptions(window, aggregations, time, early, late)
         return cls.of_options(options, WindowedState.of(keys, options, source.schema), source)
+
+    @property
+    def origins(self) -> Origins:
+        return {**aggregate_origins(self.pipeline), **bound_origins(self.pipeline)}
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> Self:

@@ -23,7 +23,16 @@ from dagster_ckpt.operators.joins.regular.weighted_rows import (
     repeat_positions,
     unite_rows,
 )
-from dagster_ckpt.operators.operator import KEYS, NONE_LATE, Changes, EpochContext, LiveRows, Operator, keys_of_inputs
+from dagster_ckpt.operators.operator import (
+    KEYS,
+    NONE_LATE,
+    Changes,
+    EpochContext,
+    LiveRows,
+    Operator,
+    Origins,
+    keys_of_inputs,
+)
 from dagster_ckpt.operators.shared.bounded.lookups import BatchSize
 from dagster_ckpt.operators.shared.bounded.output_pieces import OutputPieces
 from dagster_ckpt.operators.shared.checks import updating_checks
@@ -208,6 +217,10 @@ class RegularJoin(Operator):
         # The left's is null in unmatched rows of the right.
         of = self.sides if self.how.keeps_unmatched(RIGHT) else self.sides[:1]
         return [tuple(dict.fromkeys(names)) for names in zip(*(side.keys for side in of), strict=True)]
+
+    @property
+    def origins(self) -> Origins:
+        return self.output.origins
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         side = self.sides[number]

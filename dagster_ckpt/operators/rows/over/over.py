@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dagster_ckpt.lsm.columns import Positions, flat, take, take_array
 from dagster_ckpt.lsm.table import Hashes, State
-from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator
+from dagster_ckpt.operators.operator import NONE_LATE, Changes, EpochContext, LiveRows, Operator, Origins
 from dagster_ckpt.operators.over import Function, Over
 from dagster_ckpt.operators.rows.over import over_checks
 from dagster_ckpt.operators.rows.over.elements import ROWS, Elements
@@ -115,6 +115,16 @@ class OverPartition(Operator):
             updating=options.get(updating_checks.UPDATING, False),
             where=options.get(updating_checks.WHERE),
         )
+
+    @property
+    def origins(self) -> Origins:
+        """A rank is computed from the order columns, any other function from its own, and a count of rows from none."""
+        ranked = [(0, column.name) for column in self.tree.order.by]
+        read = dict(super().origins)
+        for value in self.values:
+            column, kind = value.function.column, value.function.function
+            read[value.name] = [(0, column)] if column is not None else [] if kind is Function.COUNT else ranked
+        return read
 
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         self.arrived.add(ZSet.of_changes(hashes, rows, self.arrived.spec.keys), state, context)
