@@ -24,7 +24,7 @@ def half_names(column: str) -> tuple[str, str]:
 
 
 def full_total_for(name: str, there: Mapping[str, pa.Field | pa.Array]) -> pa.Field | pa.Array | None:
-    """The one of the columns `there` that has the total of which the state column `name` is a half; None: none has."""
+    """The column among `there` that holds the total of which the state column `name` is a half; None if none does."""
     for half in (_HIGH, _LOW):
         if name.startswith(half):
             total = there.get(_TOTAL + name.removeprefix(half))  # with the same ` since 41`, if the half has one

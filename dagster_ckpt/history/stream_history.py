@@ -373,7 +373,7 @@ class StreamHistory:
         return drain(self._chain, self._name, self.watch_writer())
 
     def fork(self, name: str, epoch: int | None = None, as_of: datetime | str | None = None) -> "StreamHistory":
-        """Make a new stream that begins with a retained or pinned epoch of this one, and copy nothing; its history.
+        """Make a new stream that begins with a retained or pinned epoch of this one; nothing is copied.
 
             stream.fork("dev/delay_by_carrier", epoch=41)
 

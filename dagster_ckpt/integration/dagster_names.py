@@ -58,7 +58,7 @@ NO_VERSION = "none"
 """The code version of an asset without one, in tags."""
 
 NO_DRAIN = "no"
-"""The drain tag of a retry: Dagster has copied the tag of the run that it retries, for which the request was."""
+"""The drain tag that a retry carries: Dagster copies it from the run that was asked to drain."""
 
 TURN_TAG = "dagster_ckpt/turn"
 """The step whose turn it is in a Dagster run with several streams: the others of it wait."""

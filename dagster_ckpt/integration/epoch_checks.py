@@ -52,7 +52,7 @@ def stream_key_of(check: object) -> dg.AssetKey:
     if len(keys) != 1:
         names = sorted(key.to_user_string() for key in keys)
         raise InvalidPipelineError(
-            "a check that runs by epochs is of one stream: write one for each, or put this one into a job of your own "
+            "a check that runs by epochs covers one stream: write one for each, or put this one into a job of your own "
             f"with a schedule. check={check.node_def.name}, assets={names}"
         )
     return keys.pop()

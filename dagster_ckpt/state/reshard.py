@@ -223,7 +223,7 @@ def _open(chain: ManifestChain, newest: Manifest, take_over: Takeover, pulse: Pu
 
 
 def _check(newest: Manifest, shards: int) -> None:
-    """Check that the stream can have this number of shards and has not; before any writer is fenced."""
+    """Check that the stream can have this number of shards, and has another, before any writer is fenced."""
     if newest.shards == shards:
         raise InvalidPipelineError(
             f"the stream already has this number of shards; nothing changed. stream={newest.stream}, shards={shards}"

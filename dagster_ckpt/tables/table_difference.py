@@ -55,7 +55,7 @@ def _of_keys(gone: pa.Table, come: pa.Table, key: Sequence[str]) -> Changes:
 
 
 def _shares(before: Manifest, after: Manifest) -> list[Share]:
-    """Parts that hold the same keys of both tables; one part if the two place their rows otherwise."""
+    """Parts that hold the same keys of both tables; one part if the two place their rows differently."""
     if _placing(before) != _placing(after) or row_key(after.pipeline) is None:
         return [Share()]
     rows = max(each.table_rows or each.statistics.state_rows for each in (before, after))

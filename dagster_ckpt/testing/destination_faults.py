@@ -90,7 +90,7 @@ def _deliver_and_die(destination: Destination, mode: DeliveryMode, number: int, 
 
 
 class DestinationFaults(DestinationCase):
-    """The tests."""
+    """Tests of what a destination must survive."""
 
     @pytest.fixture(params=list(DeliveryMode), ids=str)
     def mode(self, request: pytest.FixtureRequest) -> DeliveryMode:

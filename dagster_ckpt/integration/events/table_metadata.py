@@ -25,7 +25,7 @@ Dagster's page shows the columns of the newest event, so each event needs them, 
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """Where a table is: the address of what holds it, and its name there. None where it has none, or it is unknown."""
+    """The address of what holds a table, and the table's name there; None where it has none or is unknown."""
 
     uri: str | None = None
     table_name: str | None = None

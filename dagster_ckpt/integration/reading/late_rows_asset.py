@@ -13,7 +13,7 @@ from dagster_ckpt.protocol.manifest.manifest import Manifest
 _SUFFIX = "_late_rows"
 
 _EVENTS_MAX = 100
-"""How many events are searched for the newest with a total: people can report events without one."""
+"""How many of the newest events are searched for one with a total: those that people report have none."""
 
 
 def late_rows(asset: dg.AssetsDefinition, of_input: int = 0) -> dg.AssetSpec:

@@ -352,7 +352,7 @@ def _columns(cursor: Cursor) -> tuple[tuple[SqlColumn, ...], tuple[str, ...]]:
             continue
         if cursor.sees("CONSTRAINT") or cursor.sees("FOREIGN", "KEY"):
             raise place.error(
-                "nothing would enforce a constraint here, except PRIMARY KEY (columns): write an asset check, or a "
+                "no constraint but PRIMARY KEY (columns) would be enforced: write an asset check, or a "
                 "WHERE in the query.",
                 found=cursor.next_text,
             )

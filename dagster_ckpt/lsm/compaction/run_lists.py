@@ -143,7 +143,7 @@ def _without(pieces: Sequence[HashRange], part: HashRange) -> tuple[HashRange, .
 
 
 def _of_shard(files: Sequence[RunRef], within: HashRange) -> list[RunRef]:
-    """A shard's references to those of these files that may have rows of it."""
+    """A shard's references to the files, of these, that may have rows of it."""
     return [ref.within(within) for ref in files if visible_hashes(ref, within)]
 
 

@@ -213,7 +213,7 @@ class Run:
         return self.times is None or self.times.least_us < time_us
 
     def first_not_less(self, hash_: int) -> int:
-        """The first position whose hash is not less; the number of rows if all are."""
+        """The first position whose hash is not less than this; the number of rows if all are less."""
         if hash_ <= self.range.lo:
             return 0
         if hash_ > self.range.hi:

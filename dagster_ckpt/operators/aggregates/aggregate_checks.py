@@ -41,7 +41,7 @@ def check_aggregations(
 
 
 def check_updating(aggregations: Mapping[str, Aggregation], schema: pa.Schema, expire_after_us: int | None) -> None:
-    """The input has the kind of each row, keys do not expire, and all aggregates support retraction."""
+    """Check that each input row has its change type, keys do not expire, and all aggregates support retraction."""
     check_changes(schema)
     check_keys_stay(expire_after_us)
     for name, aggregation in aggregations.items():
@@ -136,7 +136,7 @@ _ANY: _Check = (lambda _: True, "")
 _OPTIONS: Mapping[str, _Check] = {
     "limit": (
         lambda value: _is_whole(value, 1, _LIMIT_MAX),
-        "{function} needs the most values that a list may have: {function}(column, limit), a whole number from 1 on",
+        "{function} needs a limit to the length of its list: {function}(column, limit), a whole number from 1 on",
     ),
     "q": (lambda value: _is_between(value, 0, 1), "q= is a share from 0 to 1: 0.5 for the median"),
     "error": (

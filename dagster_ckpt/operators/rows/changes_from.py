@@ -215,7 +215,7 @@ class ChangesFrom(Operator):
                 )
 
     def _check_times(self, rows: pa.Table, deletes: Positions) -> None:
-        """Each delete has a time, by which its tombstone can expire."""
+        """Check that each delete has a time, by which its tombstone can expire."""
         assert self.time is not None, "checks require a time for tombstones that expire"
         times = flat(take(rows.select([self.time]), deletes).column(0))
         wrong = late_rows(times, None) if times.null_count == 0 else np.flatnonzero(to_mask(pc.is_null(times)))

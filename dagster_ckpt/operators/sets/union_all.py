@@ -40,7 +40,7 @@ class UnionAll(Operator):
         """Check the inputs; raises `InvalidPipelineError`. An input with `_change_type` changes.
 
         `wheres` are the texts of the conditions that selected their rows, for the fingerprint.
-        `event_times` are their event-time columns, from which the watermark of the steps behind follows.
+        `event_times` are their event-time columns, from which the watermark of later steps follows.
         """
         appends = not any(map(changing, inputs))
         rows = WholeRows.of(NAME, inputs, epoch_rows.ADDED)

@@ -101,7 +101,7 @@ def _ranks_of_tuples(codes: Sequence[Positions], count: int) -> Positions:
 
 
 def _ranks_of_lists(column: pa.Array) -> Positions:
-    """The ranks of lists: those of byte strings that spell the ranks of their values."""
+    """The ranks of lists, as those of byte strings that spell the ranks of their values."""
     offsets = column.offsets.to_numpy().astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     if pa.types.is_map(column.type):

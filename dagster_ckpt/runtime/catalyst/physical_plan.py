@@ -278,7 +278,7 @@ def _of_side(number: int, side: _Node) -> tuple[Any, _Node] | None:
 
 
 def _number_of_input(side: _Node) -> int | None:
-    """Which input it is a side of the union for; None: it does not say."""
+    """The input that a branch of the union stands for; None if it does not say."""
     if kind_of(side) != "ProjectExec":
         return None
     number = side.projectList().apply(0)

@@ -78,7 +78,7 @@ def _callable_parts(function: object, seen: set[int]) -> Iterator[str]:
 
 
 def _parts(value: Any, seen: set[int]) -> Iterator[str]:
-    """What the behaviour of a value follows from, as far as that is the same in another process.
+    """What determines the behaviour of a value, as far as it is the same in another process.
 
     Functions, classes, lists and dicts that were `seen` are left out: they may have each other.
     """

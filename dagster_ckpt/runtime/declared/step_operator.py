@@ -187,7 +187,7 @@ def _collation_in(type_: DataType) -> str | None:
 
 
 def _within(type_: DataType) -> list[DataType]:
-    """The types of which a nested type is made."""
+    """The types that a nested type is made of."""
     if isinstance(type_, StructType):
         return [field.dataType for field in type_.fields]
     if isinstance(type_, ArrayType):

@@ -474,7 +474,7 @@ class Stream:
         late: Literal["drop", "keep"] = "drop",
         on_end: Literal["keep", "flush"] = "keep",
     ) -> "Stream":
-        """Rows of both with equal keys in the same `tumbling` or `hopping` window, when that is over.
+        """Rows of both with equal keys in the same `tumbling` or `hopping` window, once the window is over.
 
             clicks.key_by("user").window_join(orders.key_by("user"), tumbling("10 minutes"))
 

@@ -75,7 +75,7 @@ class CheckedStream:
         return frozenset(source for _, sources in self._tables for source in sources)
 
     def describe_tables(self, needed: AbstractSet[SourceIdentity]) -> dict[SourceIdentity, InitialTable]:
-        """For each of these sources that come after a table: what the table is now. Reads all of it."""
+        """What the table before each of these sources is now, where there is one. Reads all of it."""
         return {
             source: described
             for table, sources in self._tables

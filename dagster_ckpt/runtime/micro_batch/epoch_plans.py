@@ -37,7 +37,7 @@ class Shuffled(Enum):
 
 
 _FEW_AT = ((2_500, 0.0), (50_000, 2.5), (120_000, 5.0))
-"""Up to so many keys that an epoch touches, with so many rows for each key, one task is soonest done with them."""
+"""Where an epoch touches no more keys than this, with at least so many rows a key, one task is the fastest."""
 _GROUPS_AT = 10.0
 """Several tasks are soonest done with more keys than that, if each has so many rows."""
 

@@ -252,7 +252,9 @@ def _percentiles(make: Callable[[str, float], Aggregation]) -> Callable[[Catalys
     def call_of_shares(catalyst: Catalyst, call: AggregateCall) -> Call:
         function, (argument, asked, *more) = call.function, call.function.children
         if function.kind == "Percentile" and more[0].constant != 1:
-            raise _refusal(catalyst, call, "it has no frequencies: have as many rows, by explode(sequence(1, n))")
+            raise _refusal(
+                catalyst, call, "frequencies are not supported: repeat the rows instead, by explode(sequence(1, n))"
+            )
         descends = bool(function.fields.get("reverse"))
         if descends and function.kind == "PercentileDisc":
             raise _refusal(catalyst, call, "it ascends alone: leave DESC out")

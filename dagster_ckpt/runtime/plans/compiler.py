@@ -184,7 +184,7 @@ class PlanCompiler:
         catalyst = self.catalyst
         if not catalyst.is_constant(plan):
             raise InvalidPipelineError(
-                "rows of a table that does not stream would be added once more in each epoch: read the table as a "
+                "rows of a table that does not stream would be added again in every epoch: read the table as a "
                 f"stream. found={catalyst.name_of(plan)}, columns={', '.join(name for name, _ in plan.output)}"
             )
         output = catalyst.output_of(plan)

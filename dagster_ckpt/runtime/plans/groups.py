@@ -34,7 +34,7 @@ class SessionKey:
         return key.window == "session"
 
     def columns(self) -> list[Java]:
-        """A row's window, and then its session's: when it starts and when it ends."""
+        """The start and the end of a row's window, then those of its session."""
         return [self.catalyst.make.field(self.expression.java, number) for number in range(2)]
 
     @property

@@ -109,9 +109,9 @@ class RowColumns:
 
 
 def meets_all(catalyst: Catalyst, join: Join) -> bool:
-    """Whether each row of either side of a join is compared with all of the other: no key is equal.
+    """Whether a join compares each row of either side with all rows of the other, since no keys must be equal.
 
-    Not where a side is one row at most, or constants.
+    It does not where a side has at most one row, or constants only.
     """
     left_keys, _, _ = catalyst.equi_join_of(join)
     return not left_keys and not any(not each.streams or catalyst.has_at_most(1, each.java) for each in join.children)

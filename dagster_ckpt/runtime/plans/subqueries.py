@@ -113,7 +113,7 @@ class _Hoisted:
         return self._catalyst.make.replace_parts(expression, self._value)
 
     def _value(self, expression: Expression) -> Java | None:
-        """What stands for a subquery; one that is there twice, as a key and a column, is one value."""
+        """The column that stands for a subquery; one that occurs twice, as a key and a column, has one."""
         if not _streams(expression) or expression.plan is None:
             return None
         for other, value in self._values:

@@ -81,7 +81,7 @@ def use_process_folder(environ: MutableMapping[str, str]) -> None:
 
 
 def note_elsewhere(folders: Iterable[Path]) -> None:
-    """Have a later start remove these folders of Spark's as well, when this process has ended without doing so."""
+    """Let a later start remove these folders of Spark's too, if this process ends without doing so."""
     lines = [str(folder) for folder in folders]
     (process_folder() / _ELSEWHERE).write_text("\n".join(lines), encoding="utf-8", errors="surrogateescape")
 

@@ -151,7 +151,7 @@ class _Fork:
             return
         self._release()
         raise CorruptStateError(
-            f"the pin that keeps this fork's files in the stream that it was forked from was removed: they may be "
+            f"the pin that kept this fork's files in the stream that it was forked from was removed: they may be "
             f"gone. stream={shown.stream}, forked_from={ancestor.stream}, pin={ancestor.pin_of(shown.uuid)}"
         )
 

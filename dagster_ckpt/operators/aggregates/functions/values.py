@@ -67,7 +67,7 @@ def skewness(column: str, *, since: str | None = None) -> Aggregation:
 
 
 def kurtosis(column: str, *, since: str | None = None) -> Aggregation:
-    """How much of the spread is far out, less that of a normal distribution: a double; null if all values are the same.
+    """The excess kurtosis, that of a normal distribution being 0: a double; null if all values are the same.
 
     Kept as by `percentile`.
     """

@@ -30,10 +30,10 @@ class GroupedRows:
 
 @dataclass(frozen=True, slots=True)
 class Keeps:
-    """What an accumulator keeps in the row of a group, in words; whether that `grows` with the rows of the group.
+    """What an accumulator keeps in the row of a group, in words, and whether that `grows` with the rows of the group.
 
-    `counts`: it is never more than the rows. `subtracts`: what retracted rows would add is taken away from it, else it
-    is added as for other rows.
+    `counts`: it is never more than the rows. `subtracts`: what a retracted row would add is subtracted from it;
+    otherwise it is added, as for other rows.
     """
 
     words: str

@@ -27,11 +27,11 @@ BOUND_MAX = 10_000
 """The most rows from the current one to a bound of its frame: so many are read beside each change."""
 
 DISTANCE_MAX = 1 << 61
-"""The greatest distance between values: the sum of two is a whole number of 64 bits."""
+"""The greatest distance between values: the sum of two fits in 64 bits."""
 
 
 def check_rows(keys: tuple[str, ...], schema: pa.Schema, by: Sequence[OrderColumn]) -> None:
-    """The rows can be ordered, found and stored."""
+    """Check that the rows can be ordered, found and stored."""
     pipeline_checks.check_columns(schema)
     pipeline_checks.check_storable(schema)
     pipeline_checks.check_keys(keys, schema)

@@ -232,7 +232,7 @@ class RankTree:
         return _Net(replace(net.rows, copies=copies), net.had)
 
     def _write(self, state: State, nodes: _Nodes, net: _Net, copies: Positions, *, inner: bool) -> None:
-        """Write the rows of nodes that are there another number of times now: `copies`."""
+        """Write the rows of nodes whose number of `copies` has changed."""
         at = np.flatnonzero(copies != net.had)
         if len(at) == 0:
             return

@@ -9,7 +9,7 @@ from dagster_ckpt.runtime.plans.functions.skipped_nulls import Made, by_values_s
 
 
 def in_plainer_functions(catalyst: Catalyst, node: Window, calls: Sequence[Expression]) -> Java | None:
-    """The window, whose functions are `calls`, without those of one such kind; None where all are plain."""
+    """The window with the functions of one kind among `calls` made of plainer ones; None where all are plain."""
     for is_one, without in _KINDS.items():
         found = [each for each in calls if is_one(catalyst, call_in(each))]
         if found:
@@ -45,7 +45,7 @@ def _has_other_default(catalyst: Catalyst, call: WindowCall) -> bool:
 def _join_groups(
     catalyst: Catalyst, node: Window, others: Sequence[Expression], of_groups: Sequence[Expression]
 ) -> Made:
-    """The rows beside the aggregates of their partition; the other functions stay over it."""
+    """The rows joined with the aggregates of their partition; the other functions stay window functions."""
     child, keys = node.child.java, [each.java for each in node.keys]
     order = [each.java for each in node.order]
     rows = catalyst.build.window([each.java for each in others], keys, order, child) if others else child
