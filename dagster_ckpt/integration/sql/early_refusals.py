@@ -87,7 +87,7 @@ def _number(given: object) -> int | None:
 
 
 def _limit(query: Query, select: exp.Select) -> int:
-    """Where LIMIT of a query is in the text."""
+    """The offset of a query's LIMIT in the text."""
     after = max((each.meta.get("end", 0) for each in select.find_all(exp.Identifier, exp.Star)), default=0)
     return max(query.text.upper().find("LIMIT", after), 0)
 

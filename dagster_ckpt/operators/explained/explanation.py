@@ -214,7 +214,7 @@ def _widest(kept: Iterable[Kept]) -> Limit | None:
 
 
 def _late(step: Pipeline) -> Iterator[Kept]:
-    """The late rows that a step keeps, as any may."""
+    """The late rows that a step keeps; any step may keep them."""
     there = {spec.name for spec in step.tables}
     for number in range(len(step.inputs)):
         if late_table(number) in there:

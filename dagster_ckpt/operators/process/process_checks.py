@@ -217,7 +217,7 @@ def _holds_views(type_: pa.DataType) -> bool:
 
 
 def _within(type_: pa.DataType) -> list[pa.DataType]:
-    """The types of what a nested type holds."""
+    """The types that a nested type is made of."""
     return [type_.field(index).type for index in range(type_.num_fields)]
 
 

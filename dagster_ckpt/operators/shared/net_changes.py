@@ -114,7 +114,7 @@ def net_of(changes: pa.Table, keys: Sequence[str]) -> Changes:
 
 
 def net_of_equal_rows(changes: pa.Table) -> Changes:
-    """The same of rows that are known by all their columns, and may be there several times."""
+    """`net_of` for rows that are known by all their columns, some of which may be equal."""
     kinds = changes.column(CHANGE_TYPE)
     gone, come = (
         changes.filter(pc.is_in(kinds, pa.array(of_side))).drop_columns([CHANGE_TYPE])
@@ -124,7 +124,7 @@ def net_of_equal_rows(changes: pa.Table) -> Changes:
 
 
 def difference_of_equal_rows(before: pa.Table, after: pa.Table) -> Changes:
-    """As many rows come and go as the one table has more of them than the other; both may have several equal ones."""
+    """The changes from one table to another, where rows may be equal: of each row as many as the counts differ."""
     rows = flatten(pa.concat_tables([before, after]))
     codes = np.unique(key_codes(rows), return_inverse=True)[1] if rows.num_rows else np.zeros(0, dtype=np.int64)
     kinds = int(codes.max(initial=-1)) + 1

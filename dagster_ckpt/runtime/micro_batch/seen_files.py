@@ -56,7 +56,7 @@ def current_spelling(
     source: StreamSource,
     session: SparkSession,
 ) -> Iterator[pa.Table]:
-    """The files seen, of `SEEN`, a table for each piece of the list: `path` as Spark spells it today.
+    """The files seen, in the form of `SEEN`, with each `path` as Spark spells it today; a table a piece of the list.
 
     Lists the source where necessary, after all pieces. Raises `IncompatibleStateError` where several files differ only
     in the values of their parameters, and only some of them were seen.

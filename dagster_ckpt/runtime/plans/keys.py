@@ -98,7 +98,7 @@ class RowColumns:
         )
 
     def with_column(self, catalyst: Catalyst, name: str, value: Java) -> "RowColumns":
-        """The columns, and one that is none of the node's."""
+        """The columns and one more, which the node lacks."""
         attributes = self.attributes | {name: catalyst.make.new_column(name, value)}
         return RowColumns(self.expressions | {name: value}, attributes, self.stand)
 

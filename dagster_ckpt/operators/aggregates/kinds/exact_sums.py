@@ -109,7 +109,7 @@ class Pairs:
         return or_null(pa.array(self._correlation(state, root)), (self._n(state) > 1) & (root != 0))
 
     def slope(self, state: Columns) -> pa.Array:
-        """The slope of the line that fits y by x best, a double; null where x is always the same, as it is in one row.
+        """The slope of the line that best fits y by x, a double; null where x is always the same, as it is in one row.
 
         NaN where x is not finite, even in one row: its distance from the mean is not 0 then.
         """

@@ -31,7 +31,7 @@ class OrderColumn:
     nulls_first: bool = False
 
     def spelling(self) -> str:
-        """As `order_columns` reads it."""
+        """The text that `order_columns` reads."""
         way, nulls = "desc" if self.descending else "asc", "first" if self.nulls_first else "last"
         return f"{quote(self.name)} {way} nulls {nulls}"
 

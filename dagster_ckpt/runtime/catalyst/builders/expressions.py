@@ -42,7 +42,7 @@ class ExpressionBuilder:
         return str(own.name())
 
     def result_of(self, call: Expression) -> Java:
-        """The column that a call is for what is computed of it."""
+        """The column of a call's result."""
         own: Any = call.java
         return own.resultAttribute()
 

@@ -141,7 +141,7 @@ class AzureCalls:
         )
 
     def _list(self, begin: Callable[[Any], Any]) -> Iterator[Any]:
-        """What a list has, one request for each page."""
+        """The items of a listing, one request a page."""
         files = self._files()
         pages = begin(files.service_client.get_container_client(self._container)).by_page()
         while (page := self._answer(files, 0, lambda: _next_page(pages))) is not None:
