@@ -76,8 +76,8 @@ def with_names_of(shown: Manifest, newest: Manifest) -> Manifest:
 
     So a change log has one name for a column, over a rename too. A column is the same if the last step has it under the
     same name of its own, made by the same function: `a0` of a query is another one where its aggregates have changed.
-    In a table that only grows it is the same if the newest manifest says so: its files have names. A stream that was
-    rebuilt meanwhile has columns of its own: over the swap a column is the same if it has the same name in the table.
+    In a table that only grows it is the same if it has the same id. A stream that was rebuilt meanwhile has columns of
+    its own: over the swap a column is the same if it has the same name in the table.
     """
     was = shown.pipeline
     if was.appends:
