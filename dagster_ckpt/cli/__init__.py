@@ -10,12 +10,15 @@ Reading order
 
 Command lines
     argument_values  values of arguments
+    key_arguments    keys: `carrier=UA`
     far_times        times that Python lacks: before year 1 or after 9999
 
 Output
     output/          results as text and JSON
     confirmation     questions before history is changed
     progress         progress of long commands
+    watch_screen     `show --watch`
+    json_text        values that JSON lacks
     __main__         `python -m dagster_ckpt.cli`
 """
 

@@ -20,24 +20,6 @@ from dagster_ckpt.errors import CheckpointError
 
 if TYPE_CHECKING:
     from datetime import datetime
-from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
-
-import pyarrow as pa
-from rich.console import Console, RenderableType
-from rich.live import Live
-from rich.markup import escape
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-
-from dagster_ckpt.cli.far_times import read_times
-from dagster_ckpt.cli.output import amounts, writer_text
-from dagster_ckpt.clock import Clock, SystemClock
-from dagster_ckpt.errors import InvalidPipelineError, did_you_mean
-from dagster_ckpt.history import EpochInfo, StreamHistory, WriterInfo
-from dagster_ckpt.protocol.lease import EpochProgress
-from dagster_ckpt.protocol.manifest.manifest import Manifest
-from dagster_ckpt.quantities import duration
 
 
 @click.command()
@@ -92,7 +74,7 @@ def show(request: CommandRequest, stream: str, epoch: int | None, as_of: datetim
     at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
     if watch:
-        from dagster_ckpt.cli.queries import follow
+        from dagster_ckpt.cli.watch_screen import follow
 
         follow(history)
         return
@@ -177,8 +159,8 @@ def get(
 
     Only the files that may have them are read. COLUMN= is an empty value, COLUMN alone is null.
     """  # noqa: D301
+    from dagster_ckpt.cli.key_arguments import keys_in
     from dagster_ckpt.cli.output import documents, text_tables
-    from dagster_ckpt.cli.queries import keys_in
 
     at_one_epoch(epoch, as_of)
     history = request.store.stream(stream)
@@ -313,100 +295,3 @@ def snapshot(
 
 
 COMMANDS = (streams, epochs, show, explain, read, get, changes, verify, pins, subscribers, snapshot)
-
-
-def keys_in(words: Sequence[str], manifest: Manifest) -> dict[str, pa.Array]:
-    """The values of each named column, in order. Raises `InvalidPipelineError` for an invalid value."""
-    keys, name_of = manifest.pipeline.key_names, manifest.pipeline.name_of
-    known = {name_of(name) for spec in manifest.pipeline.tables for name in spec.keys}.union(keys)
-    texts: dict[str, list[str | None]] = {}
-    for word in words:
-        name, value = _name_and_value(word, known)
-        texts.setdefault(name, []).append(value)
-    for name, values in texts.items():
-        if keys and name not in keys and values == [None] and not did_you_mean(name, keys):
-            raise InvalidPipelineError(f"a key is COLUMN=VALUE: write --key {keys[0]}={name}. key={list(keys)}")
-    fields = [field for spec in manifest.pipeline.tables for field in spec.schema]
-    types = {name_of(field.name): field.type for field in fields}
-    return {name: _values(name, values, types.get(name, pa.string())) for name, values in texts.items()}
-
-
-def _name_and_value(word: str, known: Collection[str]) -> tuple[str, str | None]:
-    """The text before and after the equals sign; None without one. A column's name may contain one, too."""
-    if word in known:
-        return word, None
-    for name in sorted(known, key=len, reverse=True):
-        if word.startswith(f"{name}="):
-            return name, word[len(name) + 1 :]
-    name, equals, value = word.partition("=")
-    return name.strip(), value if equals else None
-
-
-def _values(name: str, texts: list[str | None], type_: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(texts, pa.string()).cast(type_)
-    except pa.ArrowException as error:
-        if (far := read_times(texts, type_)) is not None:
-            return far
-        raise InvalidPipelineError(
-            f"this cannot be read as a value of the column. column={name!r}, type={type_}, reason={str(error)!r}"
-        ) from None
-
-
-_LOOK_MS = 2_000
-"""A look is a few small reads; the progress it shows is as old as the lease's last heartbeat anyhow."""
-_BAR_CHARS = 24
-
-
-def follow(history: StreamHistory, clock: Clock | None = None) -> None:
-    """Show the stream's current status until its writer has ended, or until Ctrl-C."""
-    clock = clock or SystemClock()
-    watch = history.watch_writer()
-    console = Console(highlight=False)
-    with Live(console=console, auto_refresh=False) as live:
-        try:
-            while True:
-                writer = watch.look()
-                now = datetime.fromtimestamp(clock.now_ms() / 1_000, UTC)
-                live.update(screen(history.latest(), writer, now), refresh=True)
-                if writer.ended:
-                    return
-                clock.sleep_ms(_LOOK_MS)
-        except KeyboardInterrupt:
-            return
-
-
-def screen(info: EpochInfo, writer: WriterInfo, now: datetime) -> Table:
-    """The current epoch, the writer, and the progress of the next epoch."""
-    lines = Table.grid(padding=(0, 3, 0, 0))
-    lines.add_column(style="dim", no_wrap=True)
-    lines.add_column(overflow="fold")
-    lines.add_row("stream", f"[bold]{escape(info.stream)}[/]")
-    lines.add_row("epoch", f"{info.epoch}, {amounts.ago(info.committed_at, now)}")
-    if info.epoch:
-        changes = amounts.count(info.rows_out, "change")
-        lines.add_row("rows", f"{amounts.count(info.rows_in)} in, {changes} out, in {duration(info.epoch_ms)}")
-    epochs = amounts.count(info.total_epochs, "epoch")
-    lines.add_row("so far", f"{amounts.count(info.total_rows_in, 'row')} in {epochs}")
-    if info.table_rows is not None:
-        lines.add_row("table", amounts.count(info.table_rows, "row"))
-    lines.add_row("state", f"{amounts.count(info.state_rows, 'row')}, {amounts.size(info.state_bytes)}")
-    if info.event_time is not None:
-        lines.add_row("event time", f"{amounts.moment(info.event_time)} UTC")
-    lines.add_row("writer", writer_text.in_words(writer))
-    if not writer.ended:
-        lines.add_row("in work", "no epoch, or one that has just begun" if writer.work is None else _bar(writer.work))
-    if writer.work is not None and writer.work.slowest:
-        slowest = f"{escape(writer.work.slowest)}, for {duration(writer.work.slowest_ms)}"
-        lines.add_row("slowest", slowest)
-    return lines
-
-
-def _bar(work: EpochProgress) -> RenderableType:
-    line = Table.grid(padding=(0, 2, 0, 0))
-    line.add_row(
-        f"epoch {work.epoch}",
-        ProgressBar(total=max(1, work.tasks), completed=work.tasks_done, width=_BAR_CHARS),
-        f"{amounts.count(work.tasks_done)} of {amounts.count(work.tasks, 'task')}, {duration(work.elapsed_ms)}",
-    )
-    return line

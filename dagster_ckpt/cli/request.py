@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dagster_ckpt.history import CheckpointStore
-import base64
-import json
-import math
-from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 
 Rest = ParamSpec("Rest")
 Found = ParamSpec("Found")
@@ -74,7 +68,7 @@ class CommandRequest:
     ) -> None:
         """Print the result: `table` prints it for people; what `document` returns is printed for programs."""
         if self.for_programs:
-            from dagster_ckpt.cli.request import json_text
+            from dagster_ckpt.cli.json_text import json_text
 
             click.echo(json_text(document(*found, **more)))
         else:
@@ -133,36 +127,3 @@ def confirm(question: str, *, yes: bool) -> None:
     if not agreed:
         click.echo("Nothing was changed. Pass --yes to skip the question.", err=True)
         raise SystemExit(1)
-
-
-def json_text(document: Mapping[str, object]) -> str:
-    """The document for people and programs: indented, times as ISO 8601, spans in seconds, bytes as base64."""
-    return json.dumps(_finite(dict(document)), indent=2, ensure_ascii=False, allow_nan=False, default=_as_text)
-
-
-def _finite(value: object) -> object:
-    """The value with the floats that JSON lacks as names."""
-    match value:
-        case dict():
-            return {key: _finite(entry) for key, entry in value.items()}
-        case list() | tuple():
-            return [_finite(entry) for entry in value]
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-        case _:
-            return value
-
-
-def _as_text(value: object) -> object:
-    """Types that JSON lacks: times as ISO 8601, spans in seconds, decimals as text, bytes as base64."""
-    match value:
-        case datetime() | date() | time():
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case Decimal():
-            return str(value)
-        case _:
-            raise TypeError(f"this type cannot be written as JSON. type={type(value).__name__}")

@@ -2,8 +2,8 @@ import pyarrow as pa
 import pytest
 
 from dagster_ckpt.cli.argument_values import names
+from dagster_ckpt.cli.key_arguments import keys_in
 from dagster_ckpt.cli.output.result_order import by_epoch_and_key, by_key
-from dagster_ckpt.cli.queries import keys_in
 from dagster_ckpt.operators import agg
 from dagster_ckpt.operators.aggregates.aggregate import RunningAggregate
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Manifest

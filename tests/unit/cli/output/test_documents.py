@@ -4,8 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from dagster_ckpt.cli.json_text import json_text
 from dagster_ckpt.cli.output import documents
-from dagster_ckpt.cli.request import json_text
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.history import EpochInfo
 from dagster_ckpt.history.swap import swap
