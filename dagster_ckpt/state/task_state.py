@@ -24,6 +24,12 @@ from dagster_ckpt.state.runs.table_runs import ShardedTable, TableRuns
 from dagster_ckpt.state.sorted_table import SortedTable
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
+_SIGN = np.uint64(2**63)
+_PIECE_BYTES_MAX = 512 * 1024 * 1024
+"""However much memory there is: an Arrow column of strings holds 2 GiB, and a larger file gains nothing."""
+_COPIES = 2
+"""How many copies of a table's rows are in memory for a moment, while these are merged and sorted."""
+
 
 class KeyedTable:
     """Implements `lsm.table.StateTable`."""
@@ -85,9 +91,6 @@ def ascending_order(hashes: Hashes) -> Positions | None:
     return order
 
 
-_SIGN = np.uint64(2**63)
-
-
 class TaskTimeline:
     """Implements `lsm.table.Timeline`. `tables` are the shards' own, `firsts` the least key hash of each."""
 
@@ -127,13 +130,6 @@ class TaskTimeline:
             assert times.null_count == 0, "every row needs a time"
             # As a signed number's bits, times before 1970 would come last.
             yield self._tables[shard], times.view(pa.int64()).to_numpy().view(np.uint64) ^ _SIGN, its_rows
-
-
-_PIECE_BYTES_MAX = 512 * 1024 * 1024
-"""However much memory there is: an Arrow column of strings holds 2 GiB, and a larger file gains nothing."""
-
-_COPIES = 2
-"""How many copies of a table's rows are in memory for a moment, while these are merged and sorted."""
 
 
 @dataclass(frozen=True, slots=True)

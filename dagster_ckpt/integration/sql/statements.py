@@ -21,6 +21,28 @@ from dagster_ckpt.integration.sql.sql_file import FileLine, SqlFile, Statement, 
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 _NO_NAMES = (*_TEXTS, TokenType.NUMBER)
 
+_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
+_REFUSED_CLAUSES = {
+    "PARTITIONED BY": "the table is in the store, by hash of its key: leave PARTITIONED BY out",
+    "CLUSTER BY": "the table is in the store, by hash of its key: leave CLUSTER BY out",
+    "CLUSTERED BY": "the table is in the store, by hash of its key: leave CLUSTERED BY out",
+    "USING": "the table is in the store of the checkpoints: leave USING out, and deliver it to have it elsewhere too",
+    "LOCATION": "the table is in the store of the checkpoints: leave LOCATION out",
+    "OPTIONS": "the table has no format: give options of the asset by TBLPROPERTIES",
+    "SCHEDULE": "Dagster schedules and watches assets: leave SCHEDULE out, or keep the stream running by "
+    "TBLPROPERTIES ('dagster_ckpt.mode' = 'continuous')",
+    "TRIGGER": "Dagster schedules and watches assets: leave TRIGGER out",
+}
+_REFUSED_STATEMENTS = {
+    "CREATE FLOW": "several queries into one table are one with UNION ALL: CREATE STREAMING TABLE name AS SELECT ... "
+    "UNION ALL SELECT ...",
+    "CREATE VIEW": "a view that is no asset is written CREATE TEMPORARY VIEW; one that is, CREATE MATERIALIZED VIEW",
+    "CREATE TABLE": "write CREATE STREAMING TABLE for rows that only come, or CREATE MATERIALIZED VIEW for a table as "
+    "it is now",
+    "SET": "settings of Spark are in its resource, as in LazyPySparkResource(spark_config={...})",
+    "USE": "write names of Spark's catalog in full: catalog.schema.table",
+}
+
 
 class Cursor:
     """The place within a statement up to which it was read."""
@@ -129,29 +151,6 @@ class Cursor:
 
     def _text(self, token: Token) -> str:
         return self.statement.file.text[token.start : token.end + 1]
-
-
-_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
-_REFUSED_CLAUSES = {
-    "PARTITIONED BY": "the table is in the store, by hash of its key: leave PARTITIONED BY out",
-    "CLUSTER BY": "the table is in the store, by hash of its key: leave CLUSTER BY out",
-    "CLUSTERED BY": "the table is in the store, by hash of its key: leave CLUSTERED BY out",
-    "USING": "the table is in the store of the checkpoints: leave USING out, and deliver it to have it elsewhere too",
-    "LOCATION": "the table is in the store of the checkpoints: leave LOCATION out",
-    "OPTIONS": "the table has no format: give options of the asset by TBLPROPERTIES",
-    "SCHEDULE": "Dagster schedules and watches assets: leave SCHEDULE out, or keep the stream running by "
-    "TBLPROPERTIES ('dagster_ckpt.mode' = 'continuous')",
-    "TRIGGER": "Dagster schedules and watches assets: leave TRIGGER out",
-}
-_REFUSED_STATEMENTS = {
-    "CREATE FLOW": "several queries into one table are one with UNION ALL: CREATE STREAMING TABLE name AS SELECT ... "
-    "UNION ALL SELECT ...",
-    "CREATE VIEW": "a view that is no asset is written CREATE TEMPORARY VIEW; one that is, CREATE MATERIALIZED VIEW",
-    "CREATE TABLE": "write CREATE STREAMING TABLE for rows that only come, or CREATE MATERIALIZED VIEW for a table as "
-    "it is now",
-    "SET": "settings of Spark are in its resource, as in LazyPySparkResource(spark_config={...})",
-    "USE": "write names of Spark's catalog in full: catalog.schema.table",
-}
 
 
 class StatementKind(StrEnum):

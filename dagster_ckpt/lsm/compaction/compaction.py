@@ -23,6 +23,20 @@ from dagster_ckpt.protocol.manifest.manifest import RunRef
 _EPOCHS = 6
 """So many of the last epochs tell how many rows an epoch brings."""
 
+_RUNS_MAX = 4096
+"""How many upper runs a table may have over all shards, each of which has no more than `depth_max`."""
+_HASTE_MAX = 1.5
+"""How much more is merged while there are too many upper runs."""
+_CALM = 0.1
+"""The share of upper runs above the target that is tolerated without merging more."""
+_EXPIRING_DEPTH_MIN = 2
+"""With less, each epoch would write the whole table besides its rows: it is then cheaper to write both at once."""
+_EXPIRING_FILES = 4
+"""The number of files a slice is written in if rows expire: the next slice rarely ends where a file does, and the moved
+rows of a file that it cuts are stored twice."""
+_TIER_RATIO = 2
+"""How many times larger a run may be than all newer ones together to be merged with them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Small:
@@ -150,26 +164,6 @@ def _rows_an_epoch(rows: Mapping[int, float], runs: Mapping[int, float], run_row
     share = len(last) / max(len(last), newest - last[-1] + 1)
     of_one = min(median_low(rows[epoch] for epoch in last), run_rows * max(1.0, median_low(runs.values())))
     return of_one * share
-
-
-_RUNS_MAX = 4096
-"""How many upper runs a table may have over all shards, each of which has no more than `depth_max`."""
-
-_HASTE_MAX = 1.5
-"""How much more is merged while there are too many upper runs."""
-
-_CALM = 0.1
-"""The share of upper runs above the target that is tolerated without merging more."""
-
-_EXPIRING_DEPTH_MIN = 2
-"""With less, each epoch would write the whole table besides its rows: it is then cheaper to write both at once."""
-
-_EXPIRING_FILES = 4
-"""The number of files a slice is written in if rows expire: the next slice rarely ends where a file does, and the moved
-rows of a file that it cuts are stored twice."""
-
-_TIER_RATIO = 2
-"""How many times larger a run may be than all newer ones together to be merged with them."""
 
 
 @dataclass(frozen=True, slots=True)

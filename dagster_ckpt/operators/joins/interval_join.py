@@ -34,6 +34,8 @@ from dagster_ckpt.operators.shared.state_columns import HASH, ROW, hash_column, 
 from dagster_ckpt.operators.shared.subkeys import subkey_hashes
 from dagster_ckpt.protocol.manifest.manifest import InputSpec, Pipeline, SortKind, StateTableSpec
 
+NAME = "interval_join"
+
 
 @dataclass(frozen=True)
 class IntervalState:
@@ -190,9 +192,6 @@ class ArrivedRows:
         lows, highs = (bound[probes.at] - begins[probes.asked] for bound in reach)
         matches = within(found.asked, places, probes.asked, lows, highs, self.interval.bucket_us)
         return BucketMatches(probes.at, matches, found.rows, probes.hashes[found.asked])
-
-
-NAME = "interval_join"
 
 
 @dataclass(frozen=True)

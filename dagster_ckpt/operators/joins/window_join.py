@@ -42,6 +42,10 @@ START = "_start"
 _ROWS_MAX = 1 << 20
 """The rows to put at once; a row counts once for each window it is in."""
 
+NAME = "window_join"
+_INSTANT = Tumbling(1)
+"""An instant is a window of a single microsecond."""
+
 
 @dataclass(frozen=True)
 class OpenWindows:
@@ -146,12 +150,6 @@ class WindowState:
         added = [pa.field(ARRIVED, MOMENT, nullable=False), whole_number(ROW)]
         schema = pa.schema([*self.side.schema, *added])
         return StateTableSpec(f"{self.side.name}_timeless", schema, (ARRIVED, ROW), SortKind.TIME, time=ARRIVED)
-
-
-NAME = "window_join"
-
-_INSTANT = Tumbling(1)
-"""An instant is a window of a single microsecond."""
 
 
 @dataclass(frozen=True)

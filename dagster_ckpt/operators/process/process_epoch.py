@@ -31,6 +31,14 @@ _NEVER = np.iinfo(np.int64).max
 _AT_ONCE_US = -62_135_596_800_000_000
 """The year 1. While the time of a key is unknown, its entry is due as soon as there is a watermark."""
 
+TIMERS_FIRED = "timers_fired"
+"""Timers passed to `on_watermark`."""
+KEYS_EXPIRED = "keys_expired"
+"""Keys whose state expired."""
+_BEGUN = "_process_begun"
+_NEWEST_US = "_process_newest_us"
+"""The greatest event time of the task's rows in this epoch; absent before the first."""
+
 
 class Expiry:
     """A key expires `after_us` after its last row. A row without an event time counts as one at the watermark.
@@ -160,16 +168,6 @@ def _line(trace: TracebackType | None) -> str:
     """The line in the user's method that raised: below the frames of this module and of the call."""
     inner = trace.tb_next.tb_next if trace is not None and trace.tb_next is not None else None
     return "" if inner is None else f", line={inner.tb_lineno}"
-
-
-TIMERS_FIRED = "timers_fired"
-"""Timers passed to `on_watermark`."""
-KEYS_EXPIRED = "keys_expired"
-"""Keys whose state expired."""
-
-_BEGUN = "_process_begun"
-_NEWEST_US = "_process_newest_us"
-"""The greatest event time of the task's rows in this epoch; absent before the first."""
 
 
 class PendingOutput:

@@ -30,6 +30,11 @@ ROWS = "rows"
 FIRST_EPOCH = "_first_epoch"
 """The epoch in which the key first arrived: only rows of that epoch may replace each other."""
 
+NAME = "deduplicate"
+DUPLICATES = "duplicates"
+"""Rows of the epoch, late ones excluded, that did not add a new key."""
+COUNTERS = (DUPLICATES,)
+
 
 @dataclass(frozen=True)
 class KeptRows:
@@ -132,12 +137,6 @@ class KeptRows:
     def _state_rows(self, rows: pa.Table, context: EpochContext) -> pa.Table:
         added = [pa.array(np.full(rows.num_rows, context.number, dtype=np.int64))] if self._stays else []
         return pa.Table.from_arrays([*rows.columns, *added], schema=self.spec.schema)
-
-
-NAME = "deduplicate"
-DUPLICATES = "duplicates"
-"""Rows of the epoch, late ones excluded, that did not add a new key."""
-COUNTERS = (DUPLICATES,)
 
 
 class Keep(StrEnum):

@@ -29,6 +29,12 @@ from dagster_ckpt.operators.shared.zsets.zset_table import ZSetTable
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
 from dagster_ckpt.protocol.manifest.manifest import KEPT_TABLE, ROWS_TABLE, InputSpec, Pipeline, StateTableSpec
 
+NAME = "mirror"
+UNIQUE = "unique"
+"""The parameter for keys that the user has declared."""
+_SHOWN_MAX = 3
+"""So many keys an error names."""
+
 
 @dataclass(frozen=True)
 class CountedRows:
@@ -80,11 +86,6 @@ class CountedRows:
     @property
     def _zset_table(self) -> ZSetTable:
         return ZSetTable(self.spec, (ROWS,))
-
-
-NAME = "mirror"
-UNIQUE = "unique"
-"""The parameter for keys that the user has declared."""
 
 
 @dataclass(frozen=True)
@@ -160,10 +161,6 @@ class Materializer(Operator):
 
     def finish(self, state: State, context: EpochContext) -> Iterator[Changes]:
         yield from self.rows.changes(state)
-
-
-_SHOWN_MAX = 3
-"""So many keys an error names."""
 
 
 @dataclass(frozen=True)

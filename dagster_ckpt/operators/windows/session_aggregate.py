@@ -33,6 +33,11 @@ from dagster_ckpt.operators.windows.windowed_state import (
 )
 from dagster_ckpt.protocol.manifest.manifest import InputSpec
 
+NAME = "session"
+WINDOWS_MERGED = "windows_merged"
+"""Sessions merged into one that begins earlier. Opened minus merged minus closed is the number of open sessions."""
+COUNTERS = (WINDOWS_OPENED, WINDOWS_MERGED, WINDOWS_CLOSED)
+
 
 @dataclass(frozen=True)
 class Spans:
@@ -141,12 +146,6 @@ def _furthest(spans: Spans) -> Positions:
 
 def _at(columns: Columns, positions: Positions) -> dict[str, pa.Array]:
     return {name: take_array(column, positions) for name, column in columns.items()}
-
-
-NAME = "session"
-WINDOWS_MERGED = "windows_merged"
-"""Sessions merged into one that begins earlier. Opened minus merged minus closed is the number of open sessions."""
-COUNTERS = (WINDOWS_OPENED, WINDOWS_MERGED, WINDOWS_CLOSED)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,19 @@ _OPENING_MS_MAX = 60_000
 dead, and a store that cannot be written to takes no heartbeat to prove the contrary."""
 RETRIED = "%s failed and is tried again. asset=%s, failure=%s of %s tolerated, reason=%s"
 
+_PASSES_PER_GRACE = 4
+_PAUSE_MS_MIN = 10_000
+_PAUSE_MS_MAX = 900_000
+_END_S_MAX = 5.0
+_CUT_OFF = (
+    "streams that read this one are more than max_lag epochs behind: its change log is no longer kept for them, and "
+    "they must be backfilled."
+)
+_GONE = (
+    "streams that have read this one are not in the store, and its change log is kept for them: bring their folders "
+    "back, or remove them with unsubscribe."
+)
+
 
 @dataclass(frozen=True)
 class RunContext:
@@ -191,22 +204,6 @@ def _next_term(terms: Terms, work: Work) -> JobResult | None:
                 raise
 
 
-_log = logging.getLogger(__name__)
-
-_PASSES_PER_GRACE = 4
-_PAUSE_MS_MIN = 10_000
-_PAUSE_MS_MAX = 900_000
-_END_S_MAX = 5.0
-_CUT_OFF = (
-    "streams that read this one are more than max_lag epochs behind: its change log is no longer kept for them, and "
-    "they must be backfilled."
-)
-_GONE = (
-    "streams that have read this one are not in the store, and its change log is kept for them: bring their folders "
-    "back, or remove them with unsubscribe."
-)
-
-
 class CollectorThread:
     """Runs a collector pass at intervals, the first at once if none was made lately. Retries a failed pass.
 
@@ -241,7 +238,7 @@ class CollectorThread:
         try:
             collected = self._collector.collect(self._term())
         except Exception as error:  # noqa: BLE001  (the next pass may succeed, and the stream needs none)
-            _log.warning(
+            _LOG.warning(
                 "garbage was not collected; the stream goes on, and a later pass tries again. store=%s, reason=%s",
                 self._collector.chain.store.url,
                 error,
@@ -249,9 +246,9 @@ class CollectorThread:
             return
         for message, subscribers in ((_CUT_OFF, collected.cut_off), (_GONE, collected.gone)):
             if subscribers:
-                _log.warning("%s store=%s, subscribers=%s", message, self._collector.chain.store.url, [*subscribers])
+                _LOG.warning("%s store=%s, subscribers=%s", message, self._collector.chain.store.url, [*subscribers])
         if collected != Collected():
-            _log.info("garbage was collected. store=%s, removed=%s", self._collector.chain.store.url, collected)
+            _LOG.info("garbage was collected. store=%s, removed=%s", self._collector.chain.store.url, collected)
 
     def _until_due_ms(self) -> int:
         """How long until the next pass is due, counted from the last one by any process. Only saves requests."""

@@ -20,6 +20,12 @@ from dagster_ckpt.runtime.task.dataflow import Stage, on_batch, on_rows, shard_r
 from dagster_ckpt.runtime.task.epoch_task import ReplyAccumulator
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment, columns_of_input
 
+_FEW_AT = ((2_500, 0.0), (50_000, 2.5), (120_000, 5.0))
+"""Where an epoch touches no more keys than this, with at least so many rows a key, one task is the fastest."""
+_GROUPS_AT = 10.0
+"""Several tasks are soonest done with more keys than that, if each has so many rows."""
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
 
 class Shuffled(Enum):
     """What Spark brings to the tasks of a stream's first step.
@@ -34,12 +40,6 @@ class Shuffled(Enum):
     """Partial aggregates of each key."""
     FEW_GROUPS = auto()
     """The same, all of them to one task: Spark needs one shuffle less."""
-
-
-_FEW_AT = ((2_500, 0.0), (50_000, 2.5), (120_000, 5.0))
-"""Where an epoch touches no more keys than this, with at least so many rows a key, one task is the fastest."""
-_GROUPS_AT = 10.0
-"""Several tasks are soonest done with more keys than that, if each has so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,6 @@ class Touch:
         if any(self.keys <= most and a_key >= least for most, least in _FEW_AT):
             return Shuffled.FEW_GROUPS
         return Shuffled.GROUPS if a_key >= _GROUPS_AT else Shuffled.ROWS
-
-
-_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 class EpochPlans:

@@ -20,6 +20,10 @@ from dagster_ckpt.operators.shared.arrays.value_order import End, one_zero, orde
 
 __all__ = ["first", "last", "max", "min"]
 
+_LEAST = ("Min", "First", "AnyValue")
+_GREATEST = ("Max", "Last", "PivotFirst")
+"""Which row is the first or the last of a group SQL leaves open: any value will do."""
+
 
 def min(column: str, *, since: str | None = None) -> Aggregation:  # noqa: A001
     """The least value of any column that is not nested; strings compare by their bytes, False before True."""
@@ -99,9 +103,6 @@ def _best(request: Request, best: BestValue) -> AggregatePlan:
     return AggregatePlan(pa.field(request.name, best.type), (best,), lambda state: state[best.name])
 
 
-_LEAST = ("Min", "First", "AnyValue")
-_GREATEST = ("Max", "Last", "PivotFirst")
-"""Which row is the first or the last of a group SQL leaves open: any value will do."""
 SPECS = (
     AggregateSpec(min, ORDERED, _extreme(End.LEAST), retracted=_best_extreme(End.LEAST), spark=_LEAST, idempotent=True),
     AggregateSpec(

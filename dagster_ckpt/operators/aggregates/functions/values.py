@@ -33,6 +33,8 @@ __all__ = [
     "user_defined",
 ]
 
+_MEDIAN = 0.5
+
 
 def percentile(column: str, q: float, *, since: str | None = None) -> Aggregation:
     """The exact `q`-percentile (0 to 1) of numbers, a double; between two values in proportion, as in Spark.
@@ -116,9 +118,6 @@ def collect(column: str | Sequence[str], limit: int, by: str | None = None, *, s
     structs, as in `first`.
     """
     return Aggregation.of_columns("collect", column, by, limit, since=since)
-
-
-_MEDIAN = 0.5
 
 
 def _percentile(request: Request) -> BagPlan:

@@ -48,6 +48,15 @@ COUNTS = "counts"
 """The state table."""
 COUNT_COLUMNS = ("_left", "_right")
 
+NAME = "regular_join"
+KEYS_TOUCHED = "keys_touched"
+"""Distinct keys among the epoch's rows; a null in a key matches nothing, and counts as none."""
+COUNTERS = (KEYS_TOUCHED,)
+EVERY_ROW = "_every_row"
+"""The key of both inputs of a query's join that compares no keys: a constant, so that each row meets all others."""
+_KEY_BYTES = 1 << 12
+"""The assumed size of the rows of a key until the first keys are known."""
+
 
 @dataclass(frozen=True)
 class SideCounts:
@@ -112,17 +121,6 @@ class KeyCounts:
     def _table(self) -> ZSetTable:
         [spec] = self.specs
         return ZSetTable(spec, tuple(COUNT_COLUMNS[number] for number in self.numbers))
-
-
-NAME = "regular_join"
-KEYS_TOUCHED = "keys_touched"
-"""Distinct keys among the epoch's rows; a null in a key matches nothing, and counts as none."""
-COUNTERS = (KEYS_TOUCHED,)
-EVERY_ROW = "_every_row"
-"""The key of both inputs of a query's join that compares no keys: a constant, so that each row meets all others."""
-
-_KEY_BYTES = 1 << 12
-"""The assumed size of the rows of a key until the first keys are known."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,21 @@ from dagster_ckpt.operators.shared.arrays.exact_numbers import EXACT, Doubles, P
 from dagster_ckpt.operators.shared.arrays.nulls import has_value, or_null
 from dagster_ckpt.operators.shared.arrays.value_order import order_column
 
+AGGREGATES = (Function.COUNT, Function.SUM, Function.MIN, Function.MAX, Function.AVG)
+PLACED = (Function.FIRST_VALUE, Function.LAST_VALUE, Function.NTH_VALUE)
+_RANKS = (Function.ROW_NUMBER, Function.RANK, Function.DENSE_RANK, Function.NTILE)
+_SHARES = (Function.PERCENT_RANK, Function.CUME_DIST)
+_TYPES: Mapping[Function, pa.DataType] = {
+    **dict.fromkeys(_RANKS, pa.int32()),
+    **dict.fromkeys(_SHARES, pa.float64()),
+    Function.COUNT: pa.int64(),
+}
+_RANKINGS: Mapping[Function, Callable[[Elements], Positions]] = {
+    Function.ROW_NUMBER: lambda each: each.before + 1,
+    Function.RANK: lambda each: each.rank,
+    Function.DENSE_RANK: lambda each: each.dense_rank,
+}
+
 
 @dataclass(frozen=True)
 class Sessions:
@@ -61,18 +76,6 @@ def sessions_of(rows: Elements, ends: str, carried_starts: pa.Array, carried_end
     )))  # fmt: skip
 
 
-AGGREGATES = (Function.COUNT, Function.SUM, Function.MIN, Function.MAX, Function.AVG)
-PLACED = (Function.FIRST_VALUE, Function.LAST_VALUE, Function.NTH_VALUE)
-_RANKS = (Function.ROW_NUMBER, Function.RANK, Function.DENSE_RANK, Function.NTILE)
-_SHARES = (Function.PERCENT_RANK, Function.CUME_DIST)
-
-_TYPES: Mapping[Function, pa.DataType] = {
-    **dict.fromkeys(_RANKS, pa.int32()),
-    **dict.fromkeys(_SHARES, pa.float64()),
-    Function.COUNT: pa.int64(),
-}
-
-
 def _total_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal(type_):
         return decimal_total_type(type_)
@@ -86,11 +89,6 @@ def _mean_type(type_: pa.DataType) -> pa.DataType:
 _TYPES_OF: Mapping[Function, Callable[[pa.DataType], pa.DataType]] = {
     Function.SUM: _total_type,
     Function.AVG: _mean_type,
-}
-_RANKINGS: Mapping[Function, Callable[[Elements], Positions]] = {
-    Function.ROW_NUMBER: lambda each: each.before + 1,
-    Function.RANK: lambda each: each.rank,
-    Function.DENSE_RANK: lambda each: each.dense_rank,
 }
 
 

@@ -20,6 +20,15 @@ from dagster_ckpt.protocol.manifest.manifest import StateTableSpec
 Stretch = tuple[int | None, int]
 """A half-open time range in microseconds; None: from the first row."""
 
+_CELL_BITS = 16
+"""A hash range is counted in 2**16 cells: 1.5 MB, and enough to split rows thousands of times over the limit."""
+_OFFSET_BYTES = 8
+_OF_ANY_LENGTH = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+Weights = npt.NDArray[np.float64]
+"""The approximate bytes of each row, or of all rows of each cell."""
+Scan = Callable[[], Iterator[pa.Table]]
+"""Returns all rows from the beginning, in pieces, at each call."""
+
 
 @dataclass(frozen=True)
 class _Read:
@@ -103,19 +112,6 @@ def _shorter(stretch: Stretch, times: Positions) -> list[Stretch]:
     if since is not None and since >= least:
         cut = cut[1:]
     return cut if least + 1 < until else cut[:-1]
-
-
-_CELL_BITS = 16
-"""A hash range is counted in 2**16 cells: 1.5 MB, and enough to split rows thousands of times over the limit."""
-
-_OFFSET_BYTES = 8
-_OF_ANY_LENGTH = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
-
-Weights = npt.NDArray[np.float64]
-"""The approximate bytes of each row, or of all rows of each cell."""
-
-Scan = Callable[[], Iterator[pa.Table]]
-"""Returns all rows from the beginning, in pieces, at each call."""
 
 
 @dataclass(frozen=True)
