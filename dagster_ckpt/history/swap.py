@@ -179,8 +179,8 @@ def _change_log(root: ObjectStore, chain: ManifestChain, newest: Manifest, rebui
     for number, changes in enumerate(table_difference(chain.clock, *sides)):
         shard = Shard(number % rebuilt.shards)
         file = FileId(Term(version), Epoch(version), shard, attempt, number)
-        rows = changes.rename_columns([names.get(name, name) for name in changes.column_names])
-        written.append(change_log.write(retrying(chain.store, chain.clock, chain.patience), file, rows))
+        store = retrying(chain.store, chain.clock, chain.patience)
+        written.append(change_log.write(store, file, changes, names))
     return tuple(ref for ref in written if ref is not None)
 
 

@@ -39,8 +39,7 @@ def own_names(was: Pipeline, now: Pipeline, renames: Renames) -> dict[str, str]:
     """
     if now.columns or was.operator != now.operator:
         return {}  # the columns of a query are known by their places
-    here, there = _names(now), _names(was.own)
-    known = dict(was.columns) | {own: name for each in was.inputs for own, name in each.columns}
+    here, there, known = _names(now), _names(was.own), _names_in_code(was)
     shown = [known.get(own, own) for own in there]
     names = zip(_renamed_names(shown, here, renames), there, strict=True)
     found = {name: own for name, own in names if name in here and name != own}
@@ -109,9 +108,14 @@ def _step_uses_old_names(code: Pipeline, shown: Pipeline, newest: Pipeline) -> b
     )
 
 
+def _names_in_code(step: Pipeline) -> dict[str, str]:
+    """The columns of a step's state that have another name in the code, each with that one."""
+    return dict(step.columns) | {own: name for each in step.inputs for own, name in each.columns}
+
+
 def _own_by_name(step: Pipeline) -> dict[str, str]:
     """The columns that a step reads and emits by the names of the code, each with that in the state or in files."""
-    known = dict(step.columns) | {own: name for each in step.inputs for own, name in each.columns}
+    known = _names_in_code(step)
     own = {known.get(own, own): own for own in _names(step.own)}
     return own | (column_ids(step.output) if step.appends else {})
 

@@ -68,7 +68,7 @@ class StepInput:
 
 
 class StepRows(Protocol):
-    """Rows that a step reads: what a `Stream` says of them."""
+    """Rows that a step reads, as a `Stream` describes them."""
 
     @property
     def frame(self) -> "DataFrame": ...

@@ -264,9 +264,7 @@ class ShardWork:
             yield held
 
     def _write_changes(self, changes: Changes, file: FileId) -> Iterator[ChangeRef]:
-        names = names_in_files(self.manifest.pipeline)
-        rows = changes.rows.rename_columns([names.get(name, name) for name in changes.rows.column_names])
-        ref = change_log.write(self.store, file, rows)
+        ref = change_log.write(self.store, file, changes.rows, names_in_files(self.manifest.pipeline))
         if ref is not None:
             yield ref
 

@@ -23,14 +23,19 @@ BATCH_ROWS = 65_536
 _AT_ONCE_BYTES = 64 * 1024 * 1024
 
 
-def write(store: ObjectStore, file: FileId, changes: pa.Table) -> ChangeRef | None:
+def write(
+    store: ObjectStore, file: FileId, changes: pa.Table, names: Mapping[str, str] | None = None
+) -> ChangeRef | None:
     """Write a shard's changes of an epoch, durable when this returns; None, and no file, where nothing changed.
 
-    `changes` has the output columns and `_change_type`; the file gets `_epoch` besides. A crash before the commit
-    leaves a file that no manifest names.
+    `changes` has the output columns and `_change_type`; the file gets `_epoch` besides. `names` are those of the
+    columns in files (`names_in_files`); None: their own. A crash before the commit leaves a file that no manifest
+    names.
     """
     if changes.num_rows == 0:
         return None
+    if names is not None:
+        changes = changes.rename_columns([names.get(name, name) for name in changes.column_names])
     epoch = pa.array(np.full(changes.num_rows, file.epoch, dtype=np.int64))
     place = changes.schema.get_field_index(CHANGE_TYPE)
     rows = changes.add_column(place, pa.field(EPOCH, pa.int64(), nullable=False), epoch)

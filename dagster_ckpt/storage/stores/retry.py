@@ -51,7 +51,7 @@ def retrying(store: ObjectStore, clock: Clock, patience: Patience | None = None)
     """`store`, of which each call is retried for `patience` (default: one minute).
 
     Returns a local store unchanged: what a local disk refuses now, it refuses a second later too, and the user should
-    know. For objects with unique names only, as `RetryingStore` says of `put_if_absent`.
+    know. For objects with unique names only, as for `RetryingStore.put_if_absent`.
     """
     if store.local_path("any") is not None:
         return store

@@ -132,7 +132,7 @@ class NodeBuilder:
         )
 
     def generate(self, generator: Java, output: Sequence[Java], child: Java) -> Java:
-        """The rows that the generator makes of each row, beside it."""
+        """Each row joined with the rows that the generator makes of it."""
         return self._jvm.logical.Generate(generator, self._jvm.nil, False, self._jvm.none, self._jvm.seq(output), child)
 
     def join(self, left: Java, right: Java, how: str, condition: Java | None) -> Java:
