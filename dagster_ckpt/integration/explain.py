@@ -72,14 +72,15 @@ def explain(
                 "schemas were given for names that are neither a source nor an upstream of the asset. "
                 f"names={sorted(unread)}"
             )
-        pipeline = plan_stream(name, stream).dataflow.pipeline
+        planned = plan_stream(name, stream)
+        pipeline, read_by = planned.dataflow.pipeline, "" if session.made else planned.reader_text
         named = {f"file:{path}": source for path, source in session.made.values()}  # as Spark spells it
         found = explain_pipeline(
             replace(
                 _with_sources(pipeline, named), before=tuple(_with_sources(each, named) for each in pipeline.before)
             )
         )
-        return replace(found, ignored_watermarks=stream.all_ignored_watermarks)
+        return replace(found, ignored_watermarks=stream.all_ignored_watermarks, read_by=read_by)
 
 
 class _WithoutRows(NoMaxFileAgeSession):

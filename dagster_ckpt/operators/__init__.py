@@ -9,6 +9,7 @@ is in `shared/` and in `aggregates/`.
     kept_names      a step under the names that its state has, where the code has new ones
     since_now       `since="now"` as the epoch after which an aggregate begins
     partial_aggregate  the aggregate of rows that Spark has aggregated before
+    local_aggregate  the aggregate of rows that are grouped where they are read
     output_times    how far behind the watermark a step emits rows
     explained/      what the steps of a stream keep and what limits it, in words
     column_lineage  which input columns the table's columns are made from

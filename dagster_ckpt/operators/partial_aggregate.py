@@ -51,6 +51,11 @@ class PartialAggregate:
         counts: npt.NDArray[np.int64] = flat(rows.column(_name(_ROWS))).to_numpy()
         return counts
 
+    @staticmethod
+    def null_rows_in(_: pa.Table) -> int:
+        """How many of the rows that these stand for have nothing but nulls: Spark counts none."""
+        return 0
+
     def on_rows(self, number: int, hashes: Hashes, rows: pa.Table, state: State, context: EpochContext) -> Positions:
         """See `Operator.on_rows`."""
         some = np.flatnonzero(self.rows_in(rows))  # without keys SQL has a group also where there is no row

@@ -43,6 +43,7 @@ LABELS = {
     "runs",
     "merged_rows",
     "stall_milliseconds",
+    "read_by",
     "keys_touched",
     "late_rows",
     "lag_seconds",

@@ -122,7 +122,7 @@ def test_a_stream_without_any_input_ends_with_the_empty_epoch(place: Place) -> N
     assert place.run(place.counts()).success
     [event] = place.events()
     assert event.metadata["epoch"].value == 0
-    assert set(event.metadata) == LABELS - {"epoch_nonce"}, "no manifest made epoch 0"
+    assert set(event.metadata) == LABELS - {"epoch_nonce", "read_by"}, "no manifest made epoch 0"
     assert place.table() == {}
     [record] = place.instance.fetch_observations(dg.AssetKey("counts"), limit=10).records
     waits = record.asset_observation

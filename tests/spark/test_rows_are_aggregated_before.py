@@ -27,6 +27,7 @@ from dagster_ckpt.runtime.micro_batch.epoch_plans import EpochPlans, Shuffled
 from dagster_ckpt.runtime.plans.returned import stream_returned
 from tests.spark.input_files import drop
 from tests.spark.streams import StreamUnderTest
+from tests.spark.ways import SPARK
 from tests.unit.operators.dict_state import DictState
 from tests.unit.operators.streams import context
 from tests.worlds.examples import examples
@@ -210,8 +211,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Shuffled]:
     return ways
 
 
+@pytest.mark.ways(SPARK)
 @pytest.mark.parametrize(
-    ("text", "few", "ways"),
+    ("text", "few", "shuffled"),
     [
         pytest.param(
             TEXT, ((50, 2.5),), [AS_ROWS, *[AS_FEW_GROUPS] * 3, *[AS_ROWS] * 2, AS_FEW_GROUPS], id="keys-of-one-task"
@@ -232,7 +234,7 @@ def test_each_epoch_is_made_as_the_last_one_should_have_been(
     made: list[Shuffled],
     text: str,
     few: tuple[tuple[int, float], ...],
-    ways: list[Shuffled],
+    shuffled: list[Shuffled],
 ) -> None:
     monkeypatch.setattr(epoch_plans, "_FEW_AT", few)
     folder = tmp_path / "rows"
@@ -261,7 +263,7 @@ def test_each_epoch_is_made_as_the_last_one_should_have_been(
     stream.run(function)
     assert plans
     assert all("FileScan parquet" in plan for plan in plans[1:]), "Spark reads and aggregates in one go"
-    assert made == ways
+    assert made == shuffled
     counts = [epoch.manifest.statistics.rows_in for epoch in stream.epochs]
     assert [count for count in counts if count] == [100] * len(epochs)
     batch = stream.spark.createDataFrame(pa.concat_tables(epochs))
@@ -270,6 +272,7 @@ def test_each_epoch_is_made_as_the_last_one_should_have_been(
     assert stream.history().verify().whole
 
 
+@pytest.mark.ways(SPARK)
 def test_rows_are_not_aggregated_where_spark_shuffles_them_to_read_them(
     stream: StreamUnderTest, tmp_path: Path, made: list[Shuffled]
 ) -> None:

@@ -24,6 +24,7 @@ from dagster_ckpt.runtime.micro_batch import epoch_plans
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.task.dataflow import shard_replies
 from tests.spark.streams import FAST, StreamUnderTest
+from tests.spark.ways import SPARK
 
 
 class Crash(BaseException):
@@ -103,6 +104,7 @@ def test_a_source_may_have_no_rows_while_another_has(spark: SparkSession, tmp_pa
     assert found == {("a", 10, 1), ("b", 7, 2)}
 
 
+@pytest.mark.ways(SPARK)
 def test_spark_counts_the_rows_of_each_source(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +297,7 @@ def test_a_table_larger_than_an_epoch_is_joined_behind_a_step(spark: SparkSessio
     assert stream.rows() == [{"city": "Bern", "total": of["b"]}, {"city": "Oslo", "total": of["a"]}]
 
 
+@pytest.mark.ways(SPARK)
 @pytest.mark.parametrize(
     ("column", "planned_anew"), [("amount + 1", False), ("amount + rand(1)", True), ("current_timestamp()", True)]
 )

@@ -21,6 +21,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     Manifest,
     Owner,
     Pipeline,
+    ReadBy,
     RunRef,
     ShardTime,
 )
@@ -268,6 +269,8 @@ def _facts(
     yield "manifest", f"version {manifest.version}, of kind {manifest.kind}, in term {manifest.term}"
     if info.epoch:
         yield "rows", _rows(info.rows_in, info.rows_out, info.late_rows)
+        if info.read_by is not None:
+            yield "  read by", _READ_BY[info.read_by]
         slowest = manifest.slowest_shards[:_SHARDS]
         yield "took", f"{duration(info.epoch_ms)}{', the slowest shards:' if slowest else ''}"
         for each in slowest:
@@ -287,6 +290,13 @@ def _facts(
     yield from _pipeline_rows(info, manifest)
     yield "", ""
     yield from _so_far(info, manifest, upstreams)
+
+
+_READ_BY = {
+    ReadBy.SPARK: "Spark",
+    ReadBy.TASKS: "Arrow, in Spark's tasks",
+    ReadBy.DRIVER: "the driver, which did all work without a job of Spark's",
+}
 
 
 def _lag(info: EpochInfo, event_time: datetime, now: datetime) -> str:

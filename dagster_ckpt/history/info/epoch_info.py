@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from dagster_ckpt.ids import Epoch, Version
 from dagster_ckpt.protocol.epochs.lineage import is_abandoned
-from dagster_ckpt.protocol.manifest.manifest import Manifest, Retained
+from dagster_ckpt.protocol.manifest.manifest import Manifest, ReadBy, Retained
 
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -22,7 +22,8 @@ class EpochInfo:
     `total_rows_in` and `total_epochs` count from the stream's beginning. `event_time` is the greatest event time any
     input had seen by then, None where there is none. `table_rows` are the rows of the stream's table, None where they
     are not known. `nonce` identifies the epoch for ever, which a number alone does not: a stream that was restored from
-    a backup reaches it again.
+    a backup reaches it again. `read_by` says who has read the epoch's rows: Spark, its tasks by Arrow, or the driver,
+    which then has done all of its work; None where there was nothing to read.
     """
 
     stream: str
@@ -48,6 +49,7 @@ class EpochInfo:
     event_time: datetime | None
     table_rows: int | None
     nonce: str | None
+    read_by: ReadBy | None
 
     @property
     def event_time_lag(self) -> timedelta | None:
@@ -84,6 +86,7 @@ def info_of(retained: Retained, shown: Manifest, newest: Manifest) -> EpochInfo:
         event_time=max(event_times, default=None),
         table_rows=shown.table_rows,
         nonce=shown.epoch_nonce,
+        read_by=did.read_by,
     )
 
 

@@ -61,6 +61,8 @@ def epoch_metadata(
         metadata["backfill"] = dg.MetadataValue.text(f"creating {manifest.backfill.position}")
     if manifest.pipeline.before:
         metadata["steps"] = steps_table(manifest, work.steps)
+    if statistics.read_by is not None:
+        metadata["read_by"] = dg.MetadataValue.text(statistics.read_by.value)
     if manifest.epoch_nonce is not None:
         metadata[EPOCH_NONCE] = dg.MetadataValue.text(manifest.epoch_nonce)
     metadata["slowest_shards"] = _slowest_shards(manifest)

@@ -129,11 +129,13 @@ class ExplainedStep:
 class Explanation:
     """The steps of a stream in the order of its dataflow. `str()` is the text of all.
 
-    `ignored_watermarks` are those in a query, each as its column and its delay: they let nothing go.
+    `ignored_watermarks` are those in a query, each as its column and its delay: they let nothing go. `read_by` says
+    whether Arrow reads the files of the sources, and why not; empty where the sources are not known.
     """
 
     steps: tuple[ExplainedStep, ...]
     ignored_watermarks: tuple[str, ...] = ()
+    read_by: str = ""
 
     @property
     def grows(self) -> bool:
@@ -142,7 +144,8 @@ class Explanation:
 
     def __str__(self) -> str:
         ignored = [f"withWatermark({each}) in the query lets no state go" for each in self.ignored_watermarks]
-        return "\n\n".join(["\n".join(_text_of(step)) for step in self.steps] + ignored)
+        read_by = [self.read_by] if self.read_by else []
+        return "\n\n".join(["\n".join(_text_of(step)) for step in self.steps] + read_by + ignored)
 
     def __repr__(self) -> str:
         return str(self)

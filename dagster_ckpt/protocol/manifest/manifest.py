@@ -462,6 +462,16 @@ class Backfill:
     position: str | None = None
 
 
+class ReadBy(StrEnum):
+    """Who has read the rows of an epoch from its sources. The rows, and all that is counted of them, are the same."""
+
+    SPARK = "spark"
+    TASKS = "tasks"
+    """Tasks of Spark's, by Arrow."""
+    DRIVER = "driver"
+    """The driver, which has done all work of the epoch without a job of Spark's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """What the shown epoch did, what the stream holds after it (`state_...`), and the totals since it began.
@@ -469,7 +479,8 @@ class Statistics:
     `merged_rows` were written by compaction, or by merging files of an append-only stream. `stall_ms` is how long the
     intake of rows waited for compaction because the depth was too great: of all tasks the longest, 0 if none waited.
     `table_rows` is None where it is not known: see `Manifest.table_rows`. `late_rows_by_input` are the total late rows
-    of each input of several: see `Manifest.late_rows_of`.
+    of each input of several: see `Manifest.late_rows_of`. `read_by` says who has read the rows ; None where
+    that is not known, or there was nothing to read.
     """
 
     rows_in: int = 0
@@ -487,6 +498,7 @@ class Statistics:
     total_late_rows: int = 0
     table_rows: int | None = 0
     late_rows_by_input: tuple[int, ...] = ()
+    read_by: ReadBy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     ManifestKind,
     Owner,
     Pipeline,
+    ReadBy,
     Retained,
     RunRef,
     ShardTime,
@@ -55,7 +56,7 @@ class EpochEdit:
     `idle` whether it has been silent for so long that the watermark does not wait for it. `ran_tasks`: tasks have run,
     so all rows due at the parent's watermark were emitted. `at_least_us` advances it, whatever event times the rows
     have. `interval_ms` is the time between two epochs, None if each micro-batch is one. `functions` are the
-    digests of the code that made the epoch.
+    digests of the code that made the epoch. `read_by` says who has read its rows.
     """
 
     acks: tuple[ShardAck, ...]
@@ -68,6 +69,7 @@ class EpochEdit:
     at_least_us: int | None = None
     interval_ms: int | None = None
     functions: tuple[tuple[str, str], ...] = ()
+    read_by: ReadBy | None = None
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,7 @@ def epoch_manifest(parent: Manifest, edit: EpochEdit, retained: int, stamp: Stam
         sources=edit.sources,
         consumed=consumption(edit.sources),
         backfill=total_backfill(edit.sources),
-        statistics=statistics_after(parent, edit.acks, edit.epoch_ms, runs),
+        statistics=statistics_after(parent, edit.acks, edit.epoch_ms, runs, edit.read_by),
         retained=limit_retained(
             (*parent.retained, Retained(epoch, version, stamp.time_ms)), parent.abandoned, retained
         ),

@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Sequence
 
 from dagster_ckpt.protocol.ack import ShardAck
-from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, RunRef, Statistics, StepWork
+from dagster_ckpt.protocol.manifest.manifest import Manifest, Pipeline, ReadBy, RunRef, Statistics, StepWork
 
 
 def statistics_after(
-    parent: Manifest, acks: Sequence[ShardAck], epoch_ms: int, runs: dict[str, tuple[tuple[RunRef, ...], ...]]
+    parent: Manifest,
+    acks: Sequence[ShardAck],
+    epoch_ms: int,
+    runs: dict[str, tuple[tuple[RunRef, ...], ...]],
+    read_by: ReadBy | None = None,
 ) -> Statistics:
     """The statistics of the epoch that these ACKs make of its parent, whose runs are `runs`."""
     before, delivers = parent.statistics, parent.pipeline.delivers
@@ -33,6 +37,7 @@ def statistics_after(
         total_late_rows=before.total_late_rows + late_rows,
         table_rows=None if table_rows is None else max(0, table_rows + more_rows),
         late_rows_by_input=_late_rows_by_input(parent, acks),
+        read_by=read_by,
     )
 
 

@@ -1,7 +1,7 @@
 """Physical plans that Spark makes once, and that are put on the rows of one micro-batch after another."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ Cut = Callable[[DataFrame], DataFrame]
 _SQL = "org.apache.spark.sql"
 _EXPRESSIONS = f"{_SQL}.catalyst.expressions"
 _EXECUTION = f"{_SQL}.execution"
-_CONSTANTS = ("LocalTableScanExec", "OneRowRelationExec")
+_CONSTANTS = ("LocalTableScanExec", "OneRowRelationExec", "RangeExec")
 """Leaves that are the same in every epoch."""
 _COLUMNS_BEFORE = 2
 """A union of inputs has the input's number and a hash, then a struct of each input."""
@@ -29,10 +29,11 @@ _COLUMNS_BEFORE = 2
 
 @dataclass(frozen=True)
 class PlannedRows:
-    """A physical plan, ready to run in its session."""
+    """A physical plan, ready to run in its session. `properties` are those that its job gets."""
 
     sparkSession: SparkSession  # noqa: N815  (as a DataFrame has it)
     plan: Any
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def rdd(self) -> Any:
         """Its rows. A broadcast below it runs now."""
@@ -76,22 +77,22 @@ def read_once(rows: DataFrame) -> DataFrame:
 class PhysicalPlan:
     """What is made of the rows of a micro-batch, planned once.
 
-    `inputs` are the names of structs in which a batch has the columns of each of several inputs, or empty: it has those
-    of one input. `work` makes the result of a DataFrame for each input. It is cut where `work` says so, after each
-    step that several read: the rows of such a part are made after a shuffle, and are a leaf of those that read it.
-    `gathers`: a batch of one partition is not shuffled between the two halves of an aggregation.
+    `schemas` are the columns of each input (`schemas_of_inputs`), none where the plan reads its rows itself. `work`
+    makes the result of a DataFrame for each input. It is cut where `work` says so, after each step that several read:
+    the rows of such a part are made after a shuffle, and are a leaf of those that read it. `gathers`: a batch of one
+    partition is not shuffled between the two halves of an aggregation.
     """
 
     def __init__(
         self,
-        batch: DataFrame,
-        inputs: Sequence[str],
+        session: SparkSession,
+        schemas: Sequence[Java],
         work: Callable[[Sequence[DataFrame], Cut], DataFrame],
         *,
-        gathers: bool,
+        gathers: bool = False,
     ) -> None:
-        self._session: SparkSession = batch.sparkSession
-        self._inputs = [_StandIn.of(self._session, schema) for schema in _schemas(batch, inputs)]
+        self._session = session
+        self._inputs = [_StandIn.of(session, schema) for schema in schemas]
         self._parts: list[_PlanPart] = []
         whole = work([each.frame for each in self._inputs], self._cut)
         self._parts.append(_PlanPart.of(whole, None))
@@ -113,6 +114,14 @@ class PhysicalPlan:
             stand_in.number: partial(self._renaming, stand_in.number, *each)
             for stand_in, each in zip(self._inputs, self._of_inputs(read), strict=True)
         }
+        return self._ready(leaves, gathered=gathered)
+
+    def alone(self, properties: Mapping[str, str]) -> PlannedRows:
+        """What comes of rows that the plan reads itself, in a job with these properties."""
+        return replace(self._ready({}), properties=properties)
+
+    def _ready(self, leaves: dict[int, _Leaf], *, gathered: bool = False) -> PlannedRows:
+        """The plan over these leaves, by the numbers of what stands for them."""
         execution_class, own = java_class(self._session, f"{_EXECUTION}.QueryExecution"), java_session(self._session)
         *cut, last = self._parts
         for part in cut:
@@ -303,7 +312,10 @@ def _with_rdd(session: SparkSession, rows: Any, leaf: _Node) -> _Node:
     return leaf.makeCopy(parts)
 
 
-def _schemas(batch: DataFrame, inputs: Sequence[str]) -> list[Any]:
-    """The columns of each input, as struct types in the JVM."""
+def schemas_of_inputs(batch: DataFrame, inputs: Sequence[str]) -> list[Java]:
+    """The columns of each input of a micro-batch, as struct types in the JVM.
+
+    `inputs` are the names of structs in which it has those of each of several inputs, or empty: it has those of one.
+    """
     whole = java_frame(batch).schema()
-    return [whole.apply(name).dataType() for name in inputs] or [whole]
+    return [Java(whole.apply(name).dataType()) for name in inputs] or [whole]

@@ -9,7 +9,8 @@ Reading order
     queries           DataFrames for which Spark would keep state, as steps
     primary_key       a key that the user declares for the table
     row_work          what Spark does with the rows of a table one by one
-    arrow_plan        whether a task can do what Spark does between two steps
+    arrow_plan        what Arrow can do of a stream's stateless work in place of Spark
+    arrow_scan        which inputs Arrow reads from their files, and why not the others
     pipeline          from a `Stream` to its operators
     step_operator     the operator of one step, checked
     renaming          a stream under the names that its state has

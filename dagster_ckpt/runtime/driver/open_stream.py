@@ -18,6 +18,7 @@ from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.driver.terms import Terms
 from dagster_ckpt.runtime.kafka.topics import Topics
 from dagster_ckpt.runtime.lag.source_lags import SourceLags
+from dagster_ckpt.runtime.micro_batch.batch_files import FilesByArrow
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.micro_batch.epoch_plans import Shuffled
 from dagster_ckpt.runtime.micro_batch.executor_files import ExecutorFiles
@@ -33,7 +34,7 @@ from dagster_ckpt.runtime.task.dataflow import (
     shard_replies,
     shard_replies_of_own_epoch,
 )
-from dagster_ckpt.runtime.task.epoch_task import Replies, ReplyAccumulator, TaskSetup
+from dagster_ckpt.runtime.task.epoch_task import GroupedBy, Replies, ReplyAccumulator, TaskSetup
 from dagster_ckpt.runtime.task.row_intake import NULL_ROWS
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.upstreams.upstreams import Upstreams
@@ -83,6 +84,7 @@ class OpenStream:
     replies: ReplyAccumulator
     files: ExecutorFiles | None
     nulls: NullRowsWarning
+    by_arrow: FilesByArrow
 
     @classmethod
     def of(cls, job: StreamJob, checked: CheckedStream, root: ObjectStore, terms: Terms) -> "OpenStream":
@@ -103,6 +105,7 @@ class OpenStream:
             replies=session.sparkContext.accumulator([], Replies()),
             files=ExecutorFiles(writer.store) if far else None,
             nulls=NullRowsWarning(job.asset),
+            by_arrow=FilesByArrow(job.asset, () if isinstance(checked.file_inputs, str) else checked.file_inputs),
         )
 
     @property
@@ -125,8 +128,8 @@ class OpenStream:
         }
         return build_checkpoint(sources, positions, files, manifest.batch_id, query_conf(session), clock.unique())
 
-    def stages(self, shuffled: Shuffled) -> tuple[Stage, ...]:
-        """The stages of an epoch whose first step gets its rows in this way."""
+    def stages(self, shuffled: Shuffled, by: GroupedBy = GroupedBy.SPARK) -> tuple[Stage, ...]:
+        """The stages of an epoch whose first step gets its rows in this way, groups made by one or the other."""
         job, session, shards = self.job, self.session, self.terms.manifest.shards
         tasks_max = job.options.tasks_max or task_slots(session)
         keyed, unkeyed = ShardAssignment.keyed(shards, tasks_max), ShardAssignment.unkeyed(shards)
@@ -145,7 +148,7 @@ class OpenStream:
                 engine=job.options.engine,
                 code=step.code,
                 step=number,
-                partial=number == 0 and shuffled is not Shuffled.ROWS,
+                grouped=by if number == 0 and shuffled is not Shuffled.ROWS else None,
                 package=None if is_local(session) else archive_name(session.sparkContext),
             )
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from dagster_ckpt.errors import InvalidPipelineError, naming
 from dagster_ckpt.ids import EMPTY
+from dagster_ckpt.operators.local_aggregate import local_aggregate
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
 from dagster_ckpt.operators.since_now import begins_now, former, resolve_since
 from dagster_ckpt.protocol.manifest.manifest import (
@@ -30,6 +31,7 @@ from dagster_ckpt.runtime.catalyst.physical_plan import read_once
 from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.catalyst.values import Node
 from dagster_ckpt.runtime.declared.arrow_plan import find_arrow_work
+from dagster_ckpt.runtime.declared.arrow_scan import find_scan
 from dagster_ckpt.runtime.declared.function_digests import Digests, function_digests
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow
 from dagster_ckpt.runtime.declared.renaming import rename, with_files
@@ -37,11 +39,12 @@ from dagster_ckpt.runtime.declared.sources import StreamSource, identify_sources
 from dagster_ckpt.runtime.declared.step_operator import check_initial
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
+from dagster_ckpt.runtime.micro_batch.batch_files import ScannedInput
 from dagster_ckpt.runtime.micro_batch.initial_tables import describe_table, refuse_other_tables
 from dagster_ckpt.runtime.spark.session import is_session_of_a_stream
-from dagster_ckpt.runtime.task.arrow_work import ArrowWork
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork, LeftToSparkError
 from dagster_ckpt.runtime.task.dataflow import Stage, shard_replies, union_inputs
-from dagster_ckpt.runtime.task.epoch_task import Replies, TaskSetup
+from dagster_ckpt.runtime.task.epoch_task import GroupedBy, Replies, TaskSetup
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.chain.damaged_end import newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
@@ -105,6 +108,33 @@ class CheckedStream:
         steps = zip(self.stream.steps, self.dataflow.operators, strict=True)
         return tuple(_arrow_works(step, operator.pipeline, self.readers) for step, operator in steps)
 
+    @cached_property
+    def file_inputs(self) -> "tuple[ScannedInput, ...] | str":
+        """The inputs that read sources, where Arrow reads their files; else why Spark does."""
+        try:
+            return tuple(self._file_inputs())
+        except LeftToSparkError as reason:
+            return str(reason)
+
+    @property
+    def reader_text(self) -> str:
+        """Who reads the rows of sources, and why, for people."""
+        inputs = self.file_inputs
+        return f"Spark reads the rows: {inputs}" if isinstance(inputs, str) else "Arrow reads the files"
+
+    def _file_inputs(self) -> Iterator[ScannedInput]:
+        by_identity = {source.identity: source for source in self.sources}
+        for number, (step, operator) in enumerate(zip(self.stream.steps, self.dataflow.operators, strict=True)):
+            pipeline = operator.pipeline
+            read = [each.step is None for each in pipeline.inputs]
+            if any(read) and not (all(read) and pipeline.shuffles):
+                raise LeftToSparkError("a step has no key" if all(read) else "a step reads a source and another step")
+            for place, (stream, spec) in enumerate(zip(step.inputs, pipeline.inputs, strict=True)):
+                if spec.step is None:
+                    scan = find_scan(stream.frame, spec.schema.names)
+                    [identity] = spec.sources
+                    yield ScannedInput(number, place, by_identity[identity], scan)
+
 
 def check_stream(job: StreamJob) -> CheckedStream:
     """Return the stream with its sources and operator. Raises `InvalidPipelineError` before anything is started."""
@@ -121,6 +151,7 @@ def check_stream(job: StreamJob) -> CheckedStream:
     for each in running.all_ignored_watermarks:
         _LOG.warning("%s. stream=%s, watermark=%s", IGNORED_WATERMARK, job.asset, each)
     _check_plan(job, checked)
+    _LOG.info("%s. stream=%s", checked.reader_text, job.asset)
     return checked
 
 
@@ -260,7 +291,8 @@ def plan_stages(checked: CheckedStream, setup: Callable[[int, Stream], TaskSetup
             tuple(map(_frame_maker, step.inputs, operator.pipeline.inputs)),
             shared=checked.readers[number] > 1,
             works=checked.works[number],
-            partial=partial_aggregate(operator) if of_step.partial else None,
+            partial=partial_aggregate(operator) if of_step.grouped is GroupedBy.SPARK else None,
+            local=local_aggregate(operator) if of_step.grouped is GroupedBy.ARROW else None,
         )
         for number, (step, operator, of_step) in enumerate(
             zip(steps, checked.dataflow.operators, map(setup, range(len(steps)), steps), strict=True)
@@ -274,6 +306,11 @@ def can_aggregate_before(checked: CheckedStream) -> bool:
     That number is a setting for all that is planned with it, so Spark must have nothing else to shuffle or to join.
     """
     return can_be_partial(checked.dataflow.operators[0]) and all(works is not None for works in checked.works[1:])
+
+
+def can_group_where_read(checked: CheckedStream) -> bool:
+    """Whether the tasks that read files can group the rows of the first step."""
+    return local_aggregate(checked.dataflow.operators[0]) is not None
 
 
 def _arrow_works(step: Stream, pipeline: Pipeline, read: Mapping[int | None, int]) -> tuple[ArrowWork, ...] | None:

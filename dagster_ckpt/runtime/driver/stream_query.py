@@ -12,14 +12,16 @@ from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.open_stream import OpenStream
-from dagster_ckpt.runtime.driver.stream_checks import can_aggregate_before, cannot_run
+from dagster_ckpt.runtime.driver.stream_checks import can_aggregate_before, can_group_where_read, cannot_run
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobResult
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
 from dagster_ckpt.runtime.lag.lag import Lag, LagGauge
+from dagster_ckpt.runtime.micro_batch.batch_files import files_to_scan
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
 from dagster_ckpt.runtime.micro_batch.epoch_plans import EpochPlans
 from dagster_ckpt.runtime.micro_batch.watermarks import InputWatermark, Watermarks
 from dagster_ckpt.runtime.run_mode import Mode
+from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
 
 _TICK_S = 0.2
 _CANCEL_S_MAX = 10.0
@@ -34,8 +36,14 @@ class StreamQuery:
         self._open = opened
         self._job, self._terms, self._coordinator = opened.job, opened.terms, opened.coordinator
         self._hooks = opened.terms.run.hooks
+        self._by_arrow = opened.by_arrow
         self._plans = EpochPlans(
-            opened.stages, opened.replies, opened.terms.manifest, aggregates=can_aggregate_before(opened.checked)
+            opened.stages,
+            opened.replies,
+            opened.terms.manifest,
+            aggregates=can_aggregate_before(opened.checked),
+            scans=[each.scan for each in opened.by_arrow.inputs],
+            groups_where_read=can_group_where_read(opened.checked),
         )
         self._checkpoint = opened.build_checkpoint()
         self._driver = EpochDriver(self._driver_setup())
@@ -75,8 +83,21 @@ class StreamQuery:
     def _work(self, batch: DataFrame, batch_id: int) -> None:
         if self._must_begin:
             self._begin()
+        if self._by_arrow.inputs and self._work_files(batch_id):
+            return
         rows = self._plans.on(batch, self._query.execution_of_batch(batch))
         self._driver.work(rows, self._plans.assignments, batch_id)
+
+    def _work_files(self, batch_id: int) -> bool:
+        """Make an epoch of a micro-batch whose files Arrow reads; False where Spark has to read one of them."""
+        try:
+            files = files_to_scan(self._by_arrow.inputs, self._checkpoint, batch_id)
+            work = self._plans.on_files(self._open.session, files)
+        except LeftToSparkError as reason:
+            self._by_arrow.leave(reason)
+            return False
+        self._driver.work(work, self._plans.assignments, batch_id)
+        return True
 
     def _lag(self) -> Lag:
         return self._open.lags.measure(self._query.view(), self._terms.manifest, self._checkpoint.files_after)

@@ -23,6 +23,7 @@ from dagster_ckpt.runtime.driver.stream_query import StreamQuery
 from dagster_ckpt.runtime.driver.streaming_query import did_not_start
 from dagster_ckpt.runtime.driver.terms import RETRIED, Terms
 from dagster_ckpt.runtime.spark.session import is_alive
+from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
 from dagster_ckpt.storage.retention_refs.ancestors import check_ancestors
 from dagster_ckpt.storage.stores.object_store import ObjectStore
 
@@ -93,6 +94,9 @@ class StreamWork:
             return StreamQuery(opened).to_end()
         except _FINAL:
             raise
+        except LeftToSparkError as reason:
+            opened.by_arrow.leave(reason)
+            return None
         except Exception as error:  # noqa: BLE001  (what is not tried again is raised, as itself or explained)
             manifest = opened.terms.manifest
             if not is_alive(session):

@@ -26,6 +26,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     InitialTable,
     Manifest,
     Pipeline,
+    ReadBy,
     SourceIdentity,
     SourcePosition,
 )
@@ -35,6 +36,7 @@ from dagster_ckpt.runtime.catalyst.physical_plan import PlannedRows
 from dagster_ckpt.runtime.catalyst.query_plan import refuse_unknown_state
 from dagster_ckpt.runtime.declared.function_digests import Digests
 from dagster_ckpt.runtime.declared.sources import StreamSource, positions_by_source
+from dagster_ckpt.runtime.micro_batch.driver_work import DriverWork
 from dagster_ckpt.runtime.micro_batch.epoch_job import EpochJob, JobOutcome, JobProgress
 from dagster_ckpt.runtime.micro_batch.executor_files import ExecutorFiles
 from dagster_ckpt.runtime.micro_batch.initial_tables import refuse_other_tables
@@ -42,7 +44,9 @@ from dagster_ckpt.runtime.micro_batch.seen_files import refuse_files_read_twice
 from dagster_ckpt.runtime.micro_batch.spark_checkpoint import Advance, SparkCheckpoint, read_ranges
 from dagster_ckpt.runtime.micro_batch.watermarks import Watermarks
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, merge_acks
+from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, ReplyAccumulator
+from dagster_ckpt.runtime.task.file_scan import SCAN_PROPERTY
 from dagster_ckpt.runtime.task.row_intake import NULL_ROWS
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.leases.heartbeat import Pulse
@@ -106,7 +110,7 @@ class EpochDriver:
         self._last_batch = setup.checkpoint.last_batch
         self._offsets = setup.checkpoint.offsets(self._last_batch)
 
-    def work(self, frame: DataFrame | PlannedRows, assignments: Assignments, batch_id: int) -> None:
+    def work(self, frame: DataFrame | PlannedRows | DriverWork, assignments: Assignments, batch_id: int) -> None:
         """Make an epoch from a micro-batch. It is committed when this returns; when this raises, it may not be.
 
         `frame` is `shard_replies`, `assignments` are those of its steps. A crash before the commit leaves unreferenced
@@ -129,7 +133,7 @@ class EpochDriver:
             read = read_ranges(self._known_positions(), advances)
             raise (type(error)(f"{error}, read={read}") if read else error) from error.__cause__
         positions = setup.checked(self._known_positions(), self._positions(advances))
-        made = self._commit_acks(acks, positions, batch_id, began_ms)
+        made = self._commit_acks(acks, positions, batch_id, began_ms, read_by=_who_reads(frame))
         self._last_batch, self._offsets = batch_id, setup.checkpoint.offsets(batch_id)
         self._report(made)
 
@@ -232,6 +236,7 @@ class EpochDriver:
         batch_id: int,
         began_ms: int,
         pipeline: Pipeline | None = None,
+        read_by: ReadBy | None = None,
     ) -> CommittedEpoch:
         """Commit what the tasks have made. In the first epoch of a changed `pipeline` kept steps emit nothing due."""
         setup, clock = self._setup, self._setup.clock
@@ -252,6 +257,7 @@ class EpochDriver:
                 ran_tasks=pipeline is None,
                 interval_ms=interval_ms,
                 functions=setup.functions,
+                read_by=read_by,
             ),
             pipeline,
         )
@@ -299,27 +305,37 @@ class EpochDriver:
                 f"batch={batch_id}, expected={self._last_batch + 1}, starts_at={found}, expected_at={self._offsets}"
             )
 
-    def _acks(self, frame: DataFrame | PlannedRows, assignments: Assignments) -> tuple[ShardAck, ...]:
-        """Run the tasks; one ACK of each shard, in order. Raises where the coordinator gives the epoch up."""
+    def _acks(self, frame: DataFrame | PlannedRows | DriverWork, assignments: Assignments) -> tuple[ShardAck, ...]:
+        """Run the tasks; one ACK of each shard, in order. Raises where the coordinator gives the epoch up.
+
+        Raises `LeftToSparkError` where a task has found what only Spark can read: nothing has failed, but the number of
+        the epoch is not used again, so it is made in another term.
+        """
         setup = self._setup
         manifest, epoch = setup.writer.manifest, setup.writer.next_epoch
         order = EpochOrder(epoch, manifest.term, manifest.version, manifest.nonce)
         setup.coordinator.begin(epoch)
-        on_progress = partial(self._report_progress, epoch, setup.clock.monotonic_ms())
-        self._job = EpochJob(
-            frame, order, assignments[-1], setup.replies, f"dagster-ckpt-{setup.clock.unique()}", on_progress
-        )
-        try:
-            outcome = self._job.run(setup.coordinator.timeout_ms)
-        finally:
-            self._job = None
-            setup.writer.heartbeat.works(None)
+        outcome = frame.run(order) if isinstance(frame, DriverWork) else self._run_job(frame, order, assignments[-1])
+        if outcome.refused is not None:
+            raise LeftToSparkError(outcome.refused)
         if setup.files is not None:
             outcome = replace(outcome, replies=setup.files.decline_unseen(outcome.replies, epoch))
         try:
             return acks_of(setup.coordinator, epoch, outcome, assignments)
         except CheckpointError as error:
             raise self._error(outcome, error) from outcome.error
+
+    def _run_job(self, frame: DataFrame | PlannedRows, order: EpochOrder, assignment: ShardAssignment) -> JobOutcome:
+        setup = self._setup
+        on_progress = partial(self._report_progress, order.epoch, setup.clock.monotonic_ms())
+        self._job = EpochJob(
+            frame, order, assignment, setup.replies, f"dagster-ckpt-{setup.clock.unique()}", on_progress
+        )
+        try:
+            return self._job.run(setup.coordinator.timeout_ms)
+        finally:
+            self._job = None
+            setup.writer.heartbeat.works(None)
 
     def _report_progress(self, epoch: Epoch, began_ms: int, progress: JobProgress) -> None:
         """Report the epoch's progress in the lease, from its next beat on."""
@@ -380,6 +396,12 @@ class EpochDriver:
             )
             for position, advance in zip(self._known_positions(), advances, strict=True)
         )
+
+
+def _who_reads(frame: DataFrame | PlannedRows | DriverWork) -> ReadBy:
+    if isinstance(frame, DriverWork):
+        return ReadBy.DRIVER
+    return ReadBy.TASKS if isinstance(frame, PlannedRows) and SCAN_PROPERTY in frame.properties else ReadBy.SPARK
 
 
 def final_error(replies: Iterable[Reply]) -> CheckpointError | None:

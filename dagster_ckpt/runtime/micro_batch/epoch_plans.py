@@ -1,29 +1,59 @@
 """The plans of a query's epochs: one for each way to bring rows to the tasks of the first step."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from dagster_ckpt.protocol.manifest.manifest import Manifest
 from dagster_ckpt.runtime.catalyst.physical_plan import (
     PhysicalPlan,
     PlannedRows,
     read_once,
+    schemas_of_inputs,
     shuffles,
     with_unknown_rows,
 )
 from dagster_ckpt.runtime.catalyst.values import Java
-from dagster_ckpt.runtime.task.dataflow import Stage, on_batch, on_rows, shard_replies, source_inputs
-from dagster_ckpt.runtime.task.epoch_task import ReplyAccumulator
+from dagster_ckpt.runtime.micro_batch.driver_work import (
+    CHANGES_MAX,
+    DriverWork,
+    TooManyRowsError,
+    can_work,
+    in_one_task,
+    read_rows,
+)
+from dagster_ckpt.runtime.spark.session import task_slots
+from dagster_ckpt.runtime.task.dataflow import (
+    Stage,
+    inputs_of_files,
+    on_batch,
+    on_files,
+    on_rows,
+    shard_replies,
+    source_inputs,
+)
+from dagster_ckpt.runtime.task.epoch_task import GroupedBy, ReplyAccumulator
+from dagster_ckpt.runtime.task.file_scan import (
+    SCAN_PROPERTY,
+    FileRange,
+    FileScan,
+    check_file,
+    encode_scan,
+    scan_tasks,
+    spread,
+)
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment, columns_of_input
 
 _FEW_AT = ((2_500, 0.0), (50_000, 2.5), (120_000, 5.0))
 """Where an epoch touches no more keys than this, with at least so many rows a key, one task is the fastest."""
 _GROUPS_AT = 10.0
 """Several tasks are soonest done with more keys than that, if each has so many rows."""
+_CHECKED_MAX = 32
+"""The footers of so many files are read before an epoch begins: what a task finds costs a start of the query."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -69,51 +99,91 @@ class EpochPlans:
     """Makes a plan when an epoch needs it first, which takes Spark some 50 ms, and keeps it.
 
     `staged` makes the stages of a way. `aggregates`: Spark may aggregate the rows of the first step before it shuffles
-    them. `newest` is the manifest that the first epoch builds on.
+    them. `scans` are what Arrow reads of each input that reads a source, none where Spark reads them;
+    `groups_where_read`: the tasks that read may group the rows of the first step. `newest` is the
+    manifest that the first epoch builds on.
     """
 
     def __init__(
         self,
-        staged: Callable[[Shuffled], tuple[Stage, ...]],
+        staged: Callable[[Shuffled, GroupedBy], tuple[Stage, ...]],
         replies: ReplyAccumulator,
         newest: Manifest,
         *,
         aggregates: bool,
+        scans: Sequence[FileScan] = (),
+        groups_where_read: bool = False,
     ) -> None:
         self._staged = cache(staged)
         self._replies = replies
         self._aggregates = aggregates
-        self._now = Shuffled.ROWS
+        self._scans = scans
+        self._groups_where_read = groups_where_read
+        self._best = Shuffled.ROWS
+        self._few_changes = True
+        self._now = self._staged(Shuffled.ROWS, GroupedBy.SPARK)
+        self._of_driver = in_one_task(self._now) if scans and can_work(self._now) else ()
         self._plans: dict[Shuffled, BatchPlan] = {}
+        self._scan_plans: dict[tuple[Shuffled, int], PhysicalPlan] = {}
         self.adapt_to(newest)
 
     def adapt_to(self, manifest: Manifest) -> None:
         """Choose how the next epoch is made by the newest one. One without rows says nothing."""
         touch = Touch.of(manifest)
-        if self._aggregates and touch.rows:
-            self._now = touch.best
+        if touch.rows:
+            self._best = touch.best
+        self._few_changes = manifest.statistics.rows_out <= CHANGES_MAX
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages of the next epoch, or of the one in progress."""
-        return self._staged(self._now)
+        return self._now
 
     @property
     def assignments(self) -> tuple[ShardAssignment, ...]:
         """Those of the steps in the same epoch."""
         return tuple(stage.setup.assignment for stage in self.stages)
 
+    def on_files(self, session: SparkSession, files: Sequence[FileRange]) -> PlannedRows | DriverWork:
+        """What comes of a micro-batch whose files are read by Arrow: in the driver if they are few, else in tasks.
+
+        Raises `LeftToSparkError` where Spark has to read them.
+        """
+        if self._of_driver and self._few_changes:
+            with suppress(TooManyRowsError):
+                rows = read_rows(self._of_driver, self._scans, files)
+                self._now = self._of_driver
+                return DriverWork(self._now, rows)
+        shuffled = self._best if self._groups_where_read else Shuffled.ROWS
+        if shuffled is Shuffled.FEW_GROUPS and any(stage.works is None for stage in self._now[1:]):
+            # Partitions of steps that have other numbers of tasks may meet in one of Spark's stages.
+            shuffled = Shuffled.GROUPS
+        self._now = self._staged(shuffled, GroupedBy.ARROW)
+        inputs = inputs_of_files(self._now, self._scans)
+        for file in files[:: 1 + len(files) // _CHECKED_MAX]:
+            check_file(file.path, inputs[file.step][file.input][0].columns)
+        tasks = scan_tasks(files, task_slots(session))
+        plan = self._scan_plans.get((shuffled, tasks))
+        if plan is None:
+            staged = on_files(session, self.stages, self._scans, tasks, self._replies)
+            plan = PhysicalPlan(session, [], lambda _, cut: shard_replies(staged, self._replies, cut))
+            if plan.stays:
+                self._scan_plans[shuffled, tasks] = plan
+        return plan.alone({SCAN_PROPERTY: encode_scan(spread(files, tasks))})
+
     def on(self, batch: DataFrame, reads: Java) -> DataFrame | PlannedRows:
         """What comes of a micro-batch. `reads` has the plans that read its rows from the sources."""
-        if self._now not in self._plans:
-            # Into how many parts Spark shuffles is a setting for all of a plan: it must have nothing else to shuffle.
-            if self._now is not Shuffled.ROWS and shuffles(reads):
-                self._aggregates, self._now = False, Shuffled.ROWS
-            self._plans[self._now] = BatchPlan(batch, self.stages, self._replies)
+        shuffled = self._best if self._aggregates else Shuffled.ROWS
+        # Into how many parts Spark shuffles is a setting for all of a plan: it must have nothing else to shuffle.
+        if shuffled is not Shuffled.ROWS and shuffled not in self._plans and shuffles(reads):
+            self._aggregates, shuffled = False, Shuffled.ROWS
+        self._now = self._staged(shuffled, GroupedBy.SPARK)
+        if shuffled not in self._plans:
+            self._plans[shuffled] = BatchPlan(batch, self.stages, self._replies)
         first = self.stages[0]
         if first.partial is not None:
             batch.sparkSession.conf.set(_PARTITIONS, str(first.setup.assignment.tasks))
-        return self._plans[self._now].on(batch, reads)
+        return self._plans[shuffled].on(batch, reads)
 
 
 class BatchPlan:
@@ -128,9 +198,10 @@ class BatchPlan:
     def __init__(self, batch: DataFrame, stages: Sequence[Stage], replies: ReplyAccumulator) -> None:
         self._stages, self._replies = stages, replies
         count = len(source_inputs(stages))
+        names = [columns_of_input(number) for number in range(count)] if count > 1 else []
         self._plan = PhysicalPlan(
-            batch,
-            [columns_of_input(number) for number in range(count)] if count > 1 else [],
+            batch.sparkSession,
+            schemas_of_inputs(batch, names),
             lambda inputs, cut: shard_replies(on_rows(stages, inputs), replies, cut),
             gathers=stages[0].partial is not None and stages[0].setup.assignment.tasks == 1,
         )

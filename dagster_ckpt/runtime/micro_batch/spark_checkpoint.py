@@ -103,6 +103,12 @@ class SparkCheckpoint:
             for source, initial, previous, current in zip(self._sources, self.initials(), before, after, strict=True)
         )
 
+    def batch_files(self, source: StreamSource, batch_id: int) -> list[str]:
+        """The files that a batch reads of a file source, spelled as Spark spells them."""
+        place = self._sources.index(source)
+        previous, current = self.offsets(batch_id - 1)[place], self.offsets(batch_id)[place]
+        return [str(entry["path"]) for entry in self._new_entries(source, previous, current)]
+
     def initials(self) -> tuple[str | None, ...]:
         """Each source's initial position, as Spark spells it; None: it keeps none, or has not begun yet."""
         return tuple(None if source.reads_files else self._initial(source) for source in self._sources)

@@ -5,8 +5,10 @@ Reading order
     dataflow          the user's DataFrames, followed by our tasks
     epoch_task        a task: makes its shards' part of the epoch durable, and ACKs it
     shard_work        its rows through the operator
-    arrow_work        what a task does with its changes itself, in place of Spark
-    packed_rows       changes on their way to the next step, as Arrow tables
+    arrow_work        what Arrow computes of columns as Spark does
+    packed_rows       rows on their way to the tasks of a step, as Arrow tables
+    file_scan         files read by Arrow in Spark's tasks
+    parquet_columns   which columns of a Parquet file mean the same to Arrow and to Spark
     unchanged_steps   the epoch in which changed steps start over
     row_intake        rows in chunks of bounded size
     ack_rows          one reply for each shard: the only result of a task

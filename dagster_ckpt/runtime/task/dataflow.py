@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dagster_ckpt.lsm.key_hash import SEED
+from dagster_ckpt.operators.local_aggregate import LocalAggregate
 from dagster_ckpt.operators.operator import keys_of_inputs
 from dagster_ckpt.operators.partial_aggregate import PartialAggregate
 from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
@@ -15,6 +16,7 @@ from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.epoch_task import PassedOn, ReplyAccumulator, TaskSetup, epoch_task
+from dagster_ckpt.runtime.task.file_scan import FileScan, scan_task
 from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
@@ -28,7 +30,8 @@ class Stage:
 
     An input of a source ignores those. `pipeline` is the step's. `shared`: several inputs read its changes. `works`:
     the tasks of the steps before do that work themselves for each input, so that Spark moves their changes as tables.
-    `partial`: Spark aggregates the rows before it shuffles them.
+    `partial`: Spark aggregates the rows before it shuffles them. `local`: the tasks that read files group the rows.
+    `scanned` has the rows of all inputs as tables, which tasks have read from files.
     """
 
     pipeline: Pipeline
@@ -37,6 +40,13 @@ class Stage:
     shared: bool = False
     works: tuple[ArrowWork, ...] | None = None
     partial: PartialAggregate | None = None
+    local: LocalAggregate | None = None
+    scanned: DataFrame | None = None
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its tasks get tables."""
+        return self.works is not None or self.scanned is not None
 
     def packed_rows(self, step: int) -> PackedRows | None:
         """How a step's changes reach this one as tables, if they do."""
@@ -101,6 +111,33 @@ def on_rows(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
     ]
 
 
+def on_files(
+    session: SparkSession, stages: Sequence[Stage], scans: Sequence[FileScan], tasks: int, replies: ReplyAccumulator
+) -> list[Stage]:
+    """The stages over files that so many tasks read; `scans` are those of each input that reads a source."""
+    found = list(stages)
+    for number, inputs in inputs_of_files(stages, scans).items():
+        idle = session.range(0, tasks, 1, tasks)
+        scanned = idle.mapInArrow(scan_task(number, inputs, replies), to_spark_schema(PACKED))
+        found[number] = replace(stages[number], scanned=scanned)
+    return found
+
+
+def inputs_of_files(stages: Sequence[Stage], scans: Sequence[FileScan]) -> dict[int, list[tuple[FileScan, PackedRows]]]:
+    """How the rows of files come to the tasks of the stages that read them, by the number of the stage."""
+    left = iter(scans)
+    found = {}
+    for number, stage in enumerate(stages):
+        sources, keys = stage.pipeline.inputs, keys_of_inputs(stage.pipeline)
+        if all(source.step is None for source in sources):
+            schemas = tuple(source.schema for source in sources)
+            found[number] = [
+                (scan, PackedRows(scan.work, schemas, place, keys[place], stage.setup.assignment, stage.local))
+                for place, scan in zip(range(len(sources)), left, strict=False)
+            ]
+    return found
+
+
 def on_initial(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
     """The stages over other rows of each input that reads a source; they have its columns, in any order."""
     return on_rows(
@@ -152,7 +189,7 @@ def _with_tasks(
     cut: Cut,
 ) -> DataFrame:
     """The changes of a step; of the last one no row."""
-    stage, packed_in = stages[number], columns is not None and stages[number].works is not None
+    stage, packed_in = stages[number], columns is not None and stages[number].is_packed
     if number == len(stages) - 1:
         return rows.mapInArrow(epoch_task(stage.setup, columns, replies, packed=packed_in), _NOTHING)
     schema = changes_schema(stage.pipeline)
@@ -189,9 +226,11 @@ def _once(changes: DataFrame, stage: Stage, cut: Cut) -> DataFrame:
 def _shuffle(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str]]:
     """The rows of all inputs, those of a task together, and their columns."""
     pipeline, assignment = stage.pipeline, stage.setup.assignment
-    if stage.works is not None:
+    if stage.is_packed:
         assert assignment.tasks is not None, "rows without keys are not brought to another task"
         tables = [changes[source.step] for source in pipeline.inputs if source.step is not None]
+        if stage.scanned is not None:
+            tables = [stage.scanned]
         return reduce(DataFrame.union, tables).repartitionById(assignment.tasks, F.col(TASK.name)), PACKED.names
     inputs = [each(changes) for each in stage.inputs]
     names = [source.schema.names for source in pipeline.inputs]

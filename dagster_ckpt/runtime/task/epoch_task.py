@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from enum import Enum, auto
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from dagster_ckpt.errors import (
     OutsideCodeError,
 )
 from dagster_ckpt.ids import Epoch, Nonce, Shard, Term, Version
+from dagster_ckpt.operators.local_aggregate import local_aggregate
 from dagster_ckpt.operators.partial_aggregate import partial_aggregate
 from dagster_ckpt.operators.registry import from_pipeline
 from dagster_ckpt.operators.rows.append import AppendOnly
@@ -48,13 +50,25 @@ from dagster_ckpt.storage.stores.retry import retrying
 ORDER_PROPERTY = "dagster_ckpt.epoch"
 
 
+class GroupedBy(Enum):
+    """What groups the rows of a step before they reach its tasks."""
+
+    SPARK = auto()
+    """Spark's generated code (`PartialAggregate`)."""
+    ARROW = auto()
+    """The tasks that read them (`LocalAggregate`)."""
+
+
+_MAKE_PARTIAL = {GroupedBy.SPARK: partial_aggregate, GroupedBy.ARROW: local_aggregate}
+
+
 @dataclass(frozen=True)
 class TaskSetup:
     """What the tasks of every epoch get.
 
     `address` may hold secrets: it is in the closure and is never shown. `code` is the user's process function, if any:
     a manifest holds no code. `step` is the number of the tasks' step. `changed`: these are the stream's steps from this
-    epoch on, and those that are not kept start over. `partial`: the rows are partial aggregates (`PartialAggregate`).
+    epoch on, and those that are not kept start over. `grouped`: what has grouped the rows before, if anything.
     `package`: the file name of the archive from which the tasks must have this package.
     """
 
@@ -66,7 +80,7 @@ class TaskSetup:
     code: object = None
     step: int = 0
     changed: Pipeline | None = None
-    partial: bool = False
+    grouped: GroupedBy | None = None
     package: str | None = None
 
 
@@ -217,7 +231,7 @@ def _changes(
     if isinstance(operator, AppendOnly):
         replies.append(work.append(operator, partition, batches))
     else:
-        partial = partial_aggregate(operator) if setup.partial else None
+        partial = None if setup.grouped is None else _MAKE_PARTIAL[setup.grouped](operator)
         yield from work.transform(operator, shards, batches, replies, partial)
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from dagster_ckpt.lsm.columns import flat, flatten
 from dagster_ckpt.lsm.key_hash import SEED, key_hashes
 from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators.local_aggregate import LocalAggregate
 from dagster_ckpt.operators.shared.net_changes import CHANGE_FIELD
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.task.arrow_work import ArrowWork, worked_columns
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, ShardAssignment, columns_of_input
 
 TASK = pa.field("_task", pa.int32())
@@ -31,7 +33,7 @@ _BATCH_ROWS = 1 << 14
 class PackedRows:
     """One input of the next step: its columns, how they follow from the changes, and its tasks.
 
-    `number` is the input's among those with these `schemas`.
+    `number` is the input's among those with these `schemas`. `local`: the rows are grouped before they go on.
     """
 
     work: ArrowWork
@@ -39,27 +41,37 @@ class PackedRows:
     number: int
     keys: tuple[str, ...]
     assignment: ShardAssignment
+    local: LocalAggregate | None = None
 
     def batches(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
         """The changes as rows for Spark."""
-        schema = self.schemas[self.number]
-        if len(self.schemas) == 1 and (at := schema.get_field_index(CHANGE_TYPE)) >= 0:
-            schema = schema.set(at, CHANGE_FIELD)  # a byte each, on the way
-        rows = pa.Table.from_arrays(worked_columns(self.work, changes), names=schema.names).cast(schema)
-        hashes = self._hashes(rows, changes.num_rows)
-        tasks = self.assignment.tasks_in(hashes)
+        table = self.rows(changes)
+        if table.num_rows == 0:
+            return
+        tasks = self.assignment.tasks_in(flat(table.column(HASH)).to_numpy().view(np.uint64))
         order = np.argsort(tasks, kind="stable")
         numbers, starts = np.unique(tasks[order], return_index=True)
-        packed = self._table(rows, hashes).take(pa.array(order))
+        packed = table.take(pa.array(order))
         edges = [*starts.tolist(), len(order)]
         for task, start, end in zip(numbers.tolist(), edges, edges[1:], strict=False):
             yield from _pack(packed.slice(start, end - start), task)
+
+    def rows(self, changes: pa.Table) -> pa.Table:
+        """The changes as `rows_by_input` takes them."""
+        schema = self.schemas[self.number]
+        if len(self.schemas) == 1 and (at := schema.get_field_index(CHANGE_TYPE)) >= 0:
+            schema = schema.set(at, CHANGE_FIELD)  # a byte each, on the way
+        columns, count = self.work.columns(changes)
+        rows = pa.Table.from_arrays(columns, names=schema.names).cast(schema)
+        hashes = self._hashes(rows, count)
+        if self.local is not None and count:
+            hashes, rows = self.local.of_rows(hashes, flatten(rows))
+        return self._table(rows, hashes)
 
     def _hashes(self, rows: pa.Table, count: int) -> Hashes:
         return key_hashes(rows.select(list(self.keys))) if self.keys else np.full(count, SEED, dtype=np.uint64)
 
     def _table(self, rows: pa.Table, hashes: Hashes) -> pa.Table:
-        """The rows as `rows_by_input` takes them."""
         hashed = pa.array(hashes.view(np.int64))
         if len(self.schemas) == 1:
             return pa.table([*rows.columns, hashed], names=[*rows.column_names, HASH])

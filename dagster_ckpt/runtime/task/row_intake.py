@@ -1,16 +1,15 @@
 """A task's input rows: in chunks of bounded size, counted, with the wait for them measured."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import InvalidPipelineError
-from dagster_ckpt.lsm.columns import flat, flatten, to_mask
+from dagster_ckpt.lsm.columns import flat, flatten
 from dagster_ckpt.lsm.table import Hashes
+from dagster_ckpt.operators.shared.arrays.nulls import without_values
 from dagster_ckpt.operators.shared.event_time_range import newest_us
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
@@ -101,7 +100,7 @@ class Intake:
         Raises `InvalidPipelineError` for text that is not valid UTF-8.
         """
         check_text(rows)
-        self.null_rows += null_rows(rows)
+        self.null_rows += int(np.count_nonzero(without_values(rows, rows.num_rows)))
         column = self._columns[number]
         if column is None:
             return
@@ -125,14 +124,6 @@ def check_text(rows: pa.Table) -> None:
                         "'ISO-8859-1'), or replace what is invalid with make_valid_utf8 before it comes here. "
                         f"column={name}, value={_first_invalid(array)}"
                     ) from error
-
-
-def null_rows(rows: pa.Table) -> int:
-    """How many rows have nothing but nulls."""
-    if not rows.num_columns or any(column.null_count == 0 for column in rows.columns):
-        return 0
-    nulls = (to_mask(pc.is_null(flat(column))) for column in rows.columns)
-    return int(np.count_nonzero(reduce(np.logical_and, nulls)))
 
 
 def _may_be_invalid(array: pa.Array) -> bool:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from dagster_ckpt.clock import Clock
 from dagster_ckpt.errors import CheckpointDeclinedError
 from dagster_ckpt.ids import Epoch, Shard, Term
+from dagster_ckpt.operators.local_aggregate import LocalAggregate
 from dagster_ckpt.operators.operator import Changes, EpochContext, Operator, change_log_table
 from dagster_ckpt.operators.partial_aggregate import PartialAggregate
 from dagster_ckpt.operators.registry import counters_of
@@ -106,7 +107,7 @@ class ShardWork:
         shards: Sequence[Shard],
         batches: Iterable[pa.RecordBatch],
         replies: list[Reply],
-        partial: PartialAggregate | None = None,
+        partial: PartialAggregate | LocalAggregate | None = None,
     ) -> Iterator[pa.Table]:
         """Run the rows of all shards through a stateful operator. Each shard ACKs, with or without rows.
 
@@ -196,7 +197,7 @@ class ShardWork:
         context: EpochContext,
         intake: Intake,
         batches: Iterable[pa.RecordBatch],
-        partial: PartialAggregate | None,
+        partial: PartialAggregate | LocalAggregate | None,
     ) -> tuple[list[int], list[int], list[int]]:
         """Process the rows.
 
@@ -219,6 +220,7 @@ class ShardWork:
                     from_steps += by_shard
                 else:  # the stream counts the rows that come from outside
                     intake.see(number, rows)
+                    intake.null_rows += partial.null_rows_in(rows) if partial else 0
                     rows_in += by_shard
                 late = (partial or operator).on_rows(number, hashes, rows, state, contexts[number])
                 late_rows[number] += len(late)

@@ -31,6 +31,7 @@ INFO = {
     "change_bytes",
     "merged_rows",
     "stall_ms",
+    "read_by",
     "state_rows",
     "state_bytes",
     "runs",

@@ -19,6 +19,7 @@ from dagster_ckpt.protocol.manifest.manifest import (
     IndexedList,
     IndexRef,
     Manifest,
+    ReadBy,
     ShardTime,
     SourcePosition,
     Statistics,
@@ -369,6 +370,14 @@ def test_an_event_reports_how_all_epochs_since_the_last_one_went() -> None:
     labels = ("rows_per_second", "epoch_milliseconds", "merged_rows", "stall_milliseconds", "keys_touched")
     assert numbers_of(metadata, *labels) == [20, 900, 7, 3, 9]
     assert numbers_of(epoch_metadata(committed(3).manifest, work), *SINCE) == [30, 15, 0, 3], "the first event"
+
+
+def test_an_event_says_who_read_the_newest_epoch() -> None:
+    made = committed(2).manifest
+    assert "read_by" not in epoch_metadata(made, NO_WORK)
+    made = replace(made, statistics=replace(made.statistics, read_by=ReadBy.DRIVER))
+    label = epoch_metadata(made, NO_WORK)["read_by"].value
+    assert (label, type(label)) == ("driver", str), "Dagster serializes no other class"
 
 
 def test_an_epoch_of_the_watermark_alone_waits_for_the_next_event() -> None:

@@ -18,7 +18,7 @@ from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 TASKS = ShardAssignment.keyed(8, 3)
 SCHEMA = pa.schema([("g", pa.int64()), ("name", pa.string()), (CHANGE_FIELD.name, pa.string())])
 OTHER = pa.schema([("h", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
-WORK: ArrowWork = (Remainder(Widened(ColumnAt(0), 64), 7), ColumnAt(1), ColumnAt(2))
+WORK = ArrowWork((Remainder(Widened(ColumnAt(0), pa.int64()), 7), ColumnAt(1), ColumnAt(2)))
 
 
 def changes(count: int) -> pa.Table:
@@ -73,7 +73,7 @@ def test_rows_of_several_inputs_arrive_as_their_own() -> None:
     others = pa.table({"h": [3, None, 4], "at": pa.array([1, 2, None], pa.timestamp("us", "UTC"))})
     batches = [
         *PackedRows(WORK, schemas, 0, ("g",), TASKS).batches(rows),
-        *PackedRows((ColumnAt(0), ColumnAt(1)), schemas, 1, ("h",), TASKS).batches(others),
+        *PackedRows(ArrowWork((ColumnAt(0), ColumnAt(1))), schemas, 1, ("h",), TASKS).batches(others),
     ]
     every = [each for of_task in arrived(batches, schemas).values() for each in of_task]
     assert by_text([row for number, row in every if number == 0]) == by_text(expected(rows))
@@ -88,7 +88,7 @@ def test_tables_of_both_inputs_fit_together() -> None:
 
 def test_without_keys_and_columns_the_rows_still_count() -> None:
     nothing = pa.schema([])
-    [batch] = PackedRows((), (nothing,), 0, (), TASKS).batches(changes(30))
+    [batch] = PackedRows(ArrowWork(()), (nothing,), 0, (), TASKS).batches(changes(30))
     [rows] = unpack([batch])
     [(_, hashes, _)] = rows_by_input(pa.Table.from_batches([rows]), (nothing,))
     assert len(hashes) == 30

@@ -1,0 +1,110 @@
+"""Epochs of few rows, worked in the driver: the functions of the tasks, one after the other, without a job of Spark's.
+
+A job of two stages takes Spark 50 ms and two processes, however few the rows. Here one task has all shards; its files,
+its ACKs and the commit are those of any other task. Only one epoch is worked so at a time in a process, since its
+streams share the engine.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+import pyarrow as pa
+
+from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
+from dagster_ckpt.runtime.micro_batch.epoch_job import JobOutcome
+from dagster_ckpt.runtime.task.ack_rows import Reply
+from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
+from dagster_ckpt.runtime.task.dataflow import Stage, inputs_of_files
+from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, run_task
+from dagster_ckpt.runtime.task.file_scan import REFUSED, FileRange, FileScan, scan
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
+
+ROWS_MAX = 20_000
+BYTES_MAX = 1 << 22
+FILES_MAX = 64
+"""The most rows, bytes of files, and files that the driver works itself."""
+CHANGES_MAX = 50_000
+"""It works no epoch after one with more changes than this."""
+MEMORY_BYTES = 1 << 26
+
+_FIRST_ATTEMPT = 1 << 40
+"""Spark numbers its attempts from 0: no file of the driver's has the name of one of a task's."""
+
+_attempts = count(_FIRST_ATTEMPT)
+_one_at_a_time = threading.Lock()
+
+
+class TooManyRowsError(Exception):
+    """More rows than the driver works itself."""
+
+
+@dataclass(frozen=True)
+class DriverWork:
+    """The work of one epoch: its stages, and the rows of the first one, as its task takes them."""
+
+    stages: Sequence[Stage]
+    rows: Sequence[pa.RecordBatch]
+
+    def run(self, order: EpochOrder) -> JobOutcome:
+        """Do it, in this thread."""
+        replies: list[Reply] = []
+        with _one_at_a_time:
+            rows: Iterable[pa.RecordBatch] = self.rows
+            for stage, following in zip(self.stages, (*self.stages[1:], None), strict=True):
+                own: list[Reply] = []
+                changes = list(run_task(stage.setup, order, 0, next(_attempts), iter(rows), own))
+                replies += own
+                if following is not None:
+                    rows = _rows_for(changes, stage, following)
+        return JobOutcome(tuple(replies), last_tasks=1)
+
+
+def _rows_for(changes: Sequence[pa.Table], stage: Stage, following: Stage) -> Iterator[pa.RecordBatch]:
+    """The changes of a stage as rows of the next one."""
+    packed = following.packed_rows(stage.setup.step)
+    assert packed is not None, "the tasks of the step before do what is done with its changes"
+    for table in changes:
+        yield from packed.rows(table.select(changes_schema(stage.pipeline).names)).to_batches()
+
+
+def read_rows(stages: Sequence[Stage], scans: Sequence[FileScan], files: Sequence[FileRange]) -> list[pa.RecordBatch]:
+    """The rows of the files as the first stage takes them. Raises `LeftToSparkError` and `TooManyRowsError`."""
+    if len(files) > FILES_MAX or sum(file.length for file in files) > BYTES_MAX:
+        raise TooManyRowsError
+    found: list[pa.RecordBatch] = []
+    try:
+        for table in scan(0, inputs_of_files(stages, scans)[0], files):
+            found += table.to_batches()
+            if sum(batch.num_rows for batch in found) > ROWS_MAX:
+                raise TooManyRowsError
+    except REFUSED as error:
+        raise LeftToSparkError(str(error)) from error
+    return found
+
+
+def in_one_task(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """The stages as the driver works them."""
+    return tuple(replace(stage, setup=_of_driver(stage.setup)) for stage in stages)
+
+
+def _of_driver(setup: TaskSetup) -> TaskSetup:
+    engine = replace(setup.engine, memory_limit_bytes=min(setup.engine.memory_limit_bytes, MEMORY_BYTES))
+    # The package is the driver's own, not from the archive that it sends to others.
+    return replace(setup, assignment=ShardAssignment.keyed(setup.assignment.shards, 1), engine=engine, package=None)
+
+
+def can_work(stages: Sequence[Stage]) -> bool:
+    """Whether the driver can work the steps: each but the first reads the one before, by what its tasks can do.
+
+    A user's function stays in Spark's workers, which a crash of it does not take the stream along with; so do rows that
+    wait for the watermark, of which any number may be due.
+    """
+    return all(
+        stage.setup.code is None
+        and not stage.shared
+        and not any(stage.setup.event_times)
+        and (number == 0 or (len(stage.pipeline.inputs) == 1 and stage.packed_rows(number - 1) is not None))
+        for number, stage in enumerate(stages)
+    )

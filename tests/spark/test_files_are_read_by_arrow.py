@@ -1,0 +1,67 @@
+"""Files that Arrow reads in place of Spark: the table is that of Spark's reading, and what differs is left to Spark."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dagster_ckpt import agg
+from dagster_ckpt.runtime.declared.stream import Stream
+from tests.spark.input_files import drop
+from tests.spark.streams import StreamUnderTest
+from tests.spark.ways import WAYS
+
+Work = Callable[[DataFrame], DataFrame]
+SCHEMA = "k string, n long, d double, at timestamp"
+
+
+def rows(first: int, count: int = 50) -> pa.Table:
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "k": [None if number % 11 == 0 else f"k{number % 7}" for number in numbers],
+            "n": pa.array([None if number % 5 == 0 else number for number in numbers], pa.int64()),
+            "d": pa.array([float("nan") if number % 13 == 0 else number / 4 for number in numbers]),
+            "at": pa.array([1_700_000_000_000_000 + number for number in numbers], pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def totals(inbox: Path, work: Work, schema: str = SCHEMA) -> Callable[[SparkSession], Stream]:
+    def function(spark: SparkSession) -> Stream:
+        frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", "2").parquet(str(inbox))
+        return Stream(work(frame)).key_by("k").aggregate(rows=agg.count(), total=agg.sum("n"), most=agg.max("d"))
+
+    return function
+
+
+def of_batch(spark: SparkSession, inbox: Path, work: Work) -> list[dict[str, object]]:
+    frame = work(spark.read.schema(SCHEMA).parquet(str(inbox))).groupBy("k")
+    found = frame.agg(F.expr("count(*) AS rows"), F.expr("sum(n) AS total"), F.expr("max(d) AS most"))
+    return sorted(found.toArrow().to_pylist(), key=repr)
+
+
+WORKS: dict[str, Work] = {
+    "all": lambda frame: frame,
+    "where": lambda frame: frame.where("n > 10 AND d IS NOT NULL AND at > '2023-01-01'").select("k", "n", "d"),
+    "computed": lambda frame: frame.selectExpr("upper(k) AS other", "k", "n + 1 AS n", "d * 2 AS d").drop("other"),
+}
+
+
+@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.ways(way)) for way in WAYS])
+def test_the_table_is_that_of_the_batch(
+    spark: SparkSession, tmp_path: Path, ways: list[str], work: Work, way: str
+) -> None:
+    inbox, stream = tmp_path / "inbox", StreamUnderTest(spark, tmp_path)
+    for number in range(5):
+        drop(inbox, number, rows(number * 50))
+    stream.run(totals(inbox, work))
+    assert ways == [way] * 3
+    assert repr(stream.rows()) == repr(of_batch(spark, inbox, work))
+    counted = work(spark.read.schema(SCHEMA).parquet(str(inbox))).count()
+    assert sum(epoch.manifest.statistics.rows_in for epoch in stream.epochs) == counted
+    assert stream.history().verify().whole

@@ -1,0 +1,94 @@
+"""Each row group of each file is read by one task, whatever the ranges; and of what a file lacks there are nulls."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagster_ckpt.runtime.task import file_scan
+from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
+from dagster_ckpt.runtime.task.file_scan import (
+    FileRange,
+    check_file,
+    decode_scan,
+    encode_scan,
+    read_ranges,
+    scan_tasks,
+    spread,
+)
+from tests.worlds.examples import examples
+
+COLUMNS = pa.schema({"a": pa.int64(), "more": pa.string()})
+
+
+def file_of(folder: Path, name: str, numbers: Sequence[int], rows: int) -> FileRange:
+    path = folder / name
+    pq.write_table(pa.table({"a": pa.array(numbers, pa.int64())}), path, row_group_size=rows)
+    return FileRange(0, 0, str(path), 0, path.stat().st_size)
+
+
+@given(
+    st.lists(st.integers(0, 300), min_size=1, max_size=5),
+    st.integers(1, 5),
+    st.integers(1, 100),
+    st.integers(300, 4000),
+)
+@examples(30)
+def test_each_row_is_read_once(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], tasks: int, rows: int, piece: int
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    files = [
+        file_of(folder, f"{place}.parquet", range(place * 1000, place * 1000 + size), rows)
+        for place, size in enumerate(sizes)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_scan, "_RANGE_BYTES", piece)
+        order = spread(files, tasks)
+    assert len(order) == tasks
+    text = encode_scan(order)
+    read = [
+        row["a"]
+        for task in range(tasks)
+        for batch in read_ranges(COLUMNS, decode_scan(text, task))
+        for row in batch.to_pylist()
+    ]
+    assert sorted(read) == [place * 1000 + number for place, size in enumerate(sizes) for number in range(size)]
+
+
+def test_tasks_get_about_as_many_bytes() -> None:
+    files = [FileRange(0, 0, str(place), 0, size) for place, size in enumerate([100, 10, 50, 40, 1, 99])]
+    loads = [sum(each.length for each in ranges) for ranges in spread(files, 3)]
+    assert sum(loads) == 300
+    assert max(loads) <= 110
+
+
+def test_there_are_as_many_tasks_as_can_run_or_a_multiple() -> None:
+    def tasks(size: int) -> int:
+        return scan_tasks([FileRange(0, 0, "", 0, size)], 4)
+
+    assert (tasks(1), tasks(1 << 30), tasks((1 << 30) + 1), tasks(1 << 32)) == (4, 4, 8, 16)
+
+
+def test_a_column_that_a_file_lacks_is_null(tmp_path: Path) -> None:
+    file = file_of(tmp_path, "one.parquet", [1, 2], 10)
+    [batch] = read_ranges(COLUMNS, [file])
+    assert batch.to_pylist() == [{"a": 1, "more": None}, {"a": 2, "more": None}]
+    [batch] = read_ranges(pa.schema({"more": pa.string()}), [file])
+    assert batch.to_pylist() == [{"more": None}] * 2
+
+
+def test_rows_without_columns_are_counted(tmp_path: Path) -> None:
+    [batch] = read_ranges(pa.schema([]), [file_of(tmp_path, "one.parquet", [1, 2, 3], 10)])
+    assert batch.num_rows == 3
+
+
+def test_the_error_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
+    for path in (tmp_path / "bad.parquet", tmp_path / "gone.parquet"):
+        with pytest.raises(LeftToSparkError, match=f"file={path}$"):
+            check_file(str(path), COLUMNS)
