@@ -1,18 +1,22 @@
 """Files that Arrow reads in place of Spark: the table is that of Spark's reading, and what differs is left to Spark."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dagster_ckpt import agg
+from dagster_ckpt.errors import CheckpointError
+from dagster_ckpt.protocol.manifest.manifest import ReadBy
 from dagster_ckpt.runtime.declared.stream import Stream
 from tests.spark.input_files import drop
-from tests.spark.streams import StreamUnderTest
-from tests.spark.ways import WAYS
+from tests.spark.streams import FAST, StreamUnderTest
+from tests.spark.ways import DRIVER, TASKS, WAYS
 
 Work = Callable[[DataFrame], DataFrame]
 SCHEMA = "k string, n long, d double, at timestamp"
@@ -65,3 +69,62 @@ def test_the_table_is_that_of_the_batch(
     counted = work(spark.read.schema(SCHEMA).parquet(str(inbox))).count()
     assert sum(epoch.manifest.statistics.rows_in for epoch in stream.epochs) == counted
     assert stream.history().verify().whole
+
+
+def readers(stream: StreamUnderTest) -> list[ReadBy | None]:
+    """Who read each epoch that had rows."""
+    every = [epoch.manifest.statistics for epoch in stream.epochs]
+    return [each.read_by for each in every if each.rows_in]
+
+
+@pytest.mark.parametrize(
+    ("way", "reader"),
+    [
+        pytest.param(TASKS, ReadBy.TASKS, marks=pytest.mark.ways(TASKS)),
+        pytest.param(DRIVER, ReadBy.DRIVER, marks=pytest.mark.ways(DRIVER)),
+    ],
+)
+def test_a_file_that_only_spark_reads_turns_up(
+    spark: SparkSession,
+    tmp_path: Path,
+    ways: list[str],
+    caplog: pytest.LogCaptureFixture,
+    way: str,
+    reader: ReadBy,
+) -> None:
+    inbox, stream = tmp_path / "inbox", StreamUnderTest(spark, tmp_path)
+    for number in range(6):
+        own = rows(number * 50)
+        if number == 3:  # text as bytes, which Spark takes for text
+            own = own.set_column(0, "k", pc.cast(own["k"], pa.binary()))
+        drop(inbox, number, own)
+    with caplog.at_level(logging.WARNING):
+        stream.run(totals(inbox, WORKS["all"]))
+    assert readers(stream) == [reader, ReadBy.SPARK, ReadBy.SPARK]
+    assert ways[0] == way
+    [said] = [record.getMessage() for record in caplog.records if "Spark reads the files" in record.getMessage()]
+    assert "the column k as BYTE_ARRAY" in said
+    assert repr(stream.rows()) == repr(of_batch(spark, inbox, WORKS["all"]))
+    assert stream.history().verify().whole
+
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.ways(way)) for way in WAYS])
+def test_what_spark_refuses_is_refused_in_its_words(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    inbox, stream = tmp_path / "inbox", StreamUnderTest(spark, tmp_path)
+    drop(inbox, 0, rows(0))
+    drop(inbox, 1, rows(50))
+    most = rows(100).set_column(1, "n", pa.array([2**63 - 1] * 50, pa.int64()))
+    drop(inbox, 2, most)
+    with pytest.raises(CheckpointError, match=r"ARITHMETIC_OVERFLOW|overflow"):
+        stream.run(totals(inbox, lambda frame: frame.withColumn("n", F.expr("n + 1"))), FAST)
+    assert readers(stream) == [ReadBy(way)]
+    assert stream.history().verify().whole
+
+
+def test_a_run_goes_on_where_another_way_has_ended(spark: SparkSession, tmp_path: Path) -> None:
+    inbox, stream = tmp_path / "inbox", StreamUnderTest(spark, tmp_path)
+    for number in range(8):
+        drop(inbox, number, rows(number * 50))
+        stream.run(totals(inbox, WORKS["where"]))
+        assert repr(stream.rows()) == repr(of_batch(spark, inbox, WORKS["where"]))
+    assert set(readers(stream)) == set(ReadBy), "each way had its turn"

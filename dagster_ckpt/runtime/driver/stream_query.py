@@ -89,12 +89,14 @@ class StreamQuery:
         self._driver.work(rows, self._plans.assignments, batch_id)
 
     def _work_files(self, batch_id: int) -> bool:
-        """Make an epoch of a micro-batch whose files Arrow reads; False where Spark has to read one of them."""
+        """Make an epoch of a micro-batch whose files Arrow reads; False where Spark has to read them."""
         try:
             files = files_to_scan(self._by_arrow.inputs, self._checkpoint, batch_id)
             work = self._plans.on_files(self._open.session, files)
         except LeftToSparkError as reason:
             self._by_arrow.leave(reason)
+            return False
+        if work is None:
             return False
         self._driver.work(work, self._plans.assignments, batch_id)
         return True

@@ -316,8 +316,9 @@ class EpochDriver:
         order = EpochOrder(epoch, manifest.term, manifest.version, manifest.nonce)
         setup.coordinator.begin(epoch)
         outcome = frame.run(order) if isinstance(frame, DriverWork) else self._run_job(frame, order, assignments[-1])
-        if outcome.refused is not None:
-            raise LeftToSparkError(outcome.refused)
+        for reply in outcome.replies:
+            if isinstance(reply, ShardDecline) and reply.error == LeftToSparkError.__name__:
+                raise LeftToSparkError(reply.reason)
         if setup.files is not None:
             outcome = replace(outcome, replies=setup.files.decline_unseen(outcome.replies, epoch))
         try:

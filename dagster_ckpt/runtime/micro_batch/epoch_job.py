@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from dagster_ckpt.ids import Shard
 from dagster_ckpt.runtime.catalyst.physical_plan import PlannedRows, rows_of
 from dagster_ckpt.runtime.spark.package_archive import PACKAGE
-from dagster_ckpt.runtime.task.ack_rows import Reply, ScanRefused, decode_replies
+from dagster_ckpt.runtime.task.ack_rows import Reply, decode_replies
 from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder, ReplyAccumulator
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
@@ -125,8 +125,7 @@ class JobOutcome:
     """How the job ended. `replies` are the tasks', none where it failed: `error` is why, `reason` the same in one line.
 
     `silent` are the tasks that did not reply before the timeout; `aborted` is why we cancelled the job ourselves.
-    `last_tasks` is how many tasks the last step had; None where the job failed. `refused` is what only Spark can read,
-    where tasks read files by Arrow.
+    `last_tasks` is how many tasks the last step had; None where the job failed.
     """
 
     replies: tuple[Reply, ...] = ()
@@ -135,7 +134,6 @@ class JobOutcome:
     silent: tuple[RunningTask, ...] | None = None
     aborted: str | None = None
     last_tasks: int | None = None
-    refused: str | None = None
 
     @property
     def had_tasks(self) -> bool:
@@ -199,10 +197,8 @@ class EpochJob:
                 context.setLocalProperty(name, "")
         # A task of an epoch that was given up may have replied since the list was cleared.
         texts = [text for epoch, text in self._replies.value if epoch == self._order.epoch]
-        every = [reply for text in texts for reply in decode_replies(text)]
-        refused = next((reply.reason for reply in every if isinstance(reply, ScanRefused)), None)
-        replies = tuple(reply for reply in every if not isinstance(reply, ScanRefused))
-        return JobOutcome(replies, last_tasks=tasks, refused=refused)
+        replies = tuple(reply for text in texts for reply in decode_replies(text))
+        return JobOutcome(replies, last_tasks=tasks)
 
     def abort(self, reason: str) -> None:
         """Cancel the job, from another thread."""

@@ -52,6 +52,7 @@ _FEW_AT = ((2_500, 0.0), (50_000, 2.5), (120_000, 5.0))
 """Where an epoch touches no more keys than this, with at least so many rows a key, one task is the fastest."""
 _GROUPS_AT = 10.0
 """Several tasks are soonest done with more keys than that, if each has so many rows."""
+_FILES_MAX = 10_000
 _CHECKED_MAX = 32
 """The footers of so many files are read before an epoch begins: what a task finds costs a start of the query."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -144,11 +145,14 @@ class EpochPlans:
         """Those of the steps in the same epoch."""
         return tuple(stage.setup.assignment for stage in self.stages)
 
-    def on_files(self, session: SparkSession, files: Sequence[FileRange]) -> PlannedRows | DriverWork:
+    def on_files(self, session: SparkSession, files: Sequence[FileRange]) -> PlannedRows | DriverWork | None:
         """What comes of a micro-batch whose files are read by Arrow: in the driver if they are few, else in tasks.
 
-        Raises `LeftToSparkError` where Spark has to read them.
+        None: they are too many to tell each task which ones are its own. Raises `LeftToSparkError` where Spark has to
+        read them.
         """
+        if len(files) > _FILES_MAX:
+            return None
         if self._of_driver and self._few_changes:
             with suppress(TooManyRowsError):
                 rows = read_rows(self._of_driver, self._scans, files)
@@ -165,7 +169,7 @@ class EpochPlans:
         tasks = scan_tasks(files, task_slots(session))
         plan = self._scan_plans.get((shuffled, tasks))
         if plan is None:
-            staged = on_files(session, self.stages, self._scans, tasks, self._replies)
+            staged = on_files(session, self.stages, self._scans, tasks)
             plan = PhysicalPlan(session, [], lambda _, cut: shard_replies(staged, self._replies, cut))
             if plan.stays:
                 self._scan_plans[shuffled, tasks] = plan

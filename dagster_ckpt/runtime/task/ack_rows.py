@@ -22,13 +22,6 @@ class ShardDecline:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScanRefused:
-    """The reply of a task that reads files by Arrow: one of them only Spark reads as it does."""
-
-    reason: str
-
-
 Reply = ShardAck | ShardDecline
 
 
@@ -45,7 +38,6 @@ class _Replies:
     names: tuple[str, ...]
     counts: tuple[int, ...]
     runs: tuple[RunRef, ...]
-    refused: tuple[ScanRefused, ...]
 
 
 def _none(value: Json) -> tuple[ShardRuns, ...]:
@@ -80,7 +72,6 @@ _ACK = Record(
     },
 ).columns()
 _DECLINE = Record(ShardDecline, {"shard": COUNT, "host": TEXT, "error": TEXT, "reason": TEXT}).codec()
-_REFUSED = Record(ScanRefused, {"reason": TEXT}).codec()
 # Column by column: the many runs of many shards take a third of the time of an ACK after another.
 _REPLIES = Record(
     _Replies,
@@ -91,12 +82,11 @@ _REPLIES = Record(
         "names": sequence(TEXT),
         "counts": sequence(COUNT),
         "runs": RUNS,
-        "refused": sequence(_REFUSED),
     },
 ).codec()
 
 
-def encode_replies(replies: Sequence[Reply | ScanRefused]) -> str:
+def encode_replies(replies: Sequence[Reply]) -> str:
     """The replies of a task as text."""
     acks = [each for each in replies if isinstance(each, ShardAck)]
     lists = [each for ack in acks for each in ack.tables]
@@ -107,12 +97,11 @@ def encode_replies(replies: Sequence[Reply | ScanRefused]) -> str:
         names=tuple(each.table for each in lists),
         counts=tuple(len(each.runs) for each in lists),
         runs=tuple(run for each in lists for run in each.runs),
-        refused=tuple(each for each in replies if isinstance(each, ScanRefused)),
     )
     return json.dumps(_REPLIES.encode(written))
 
 
-def decode_replies(text: str) -> list[Reply | ScanRefused]:
+def decode_replies(text: str) -> list[Reply]:
     """The replies in a text, ACKs first."""
     read = _REPLIES.decode(json.loads(text))
     runs = iter(read.runs)
@@ -120,7 +109,7 @@ def decode_replies(text: str) -> list[Reply | ScanRefused]:
         [ShardRuns(name, tuple(islice(runs, count))) for name, count in zip(read.names, read.counts, strict=True)]
     )
     acks = [replace(ack, tables=tuple(islice(lists, count))) for ack, count in zip(read.acks, read.tables, strict=True)]
-    return [*acks, *read.declines, *read.refused]
+    return [*acks, *read.declines]
 
 
 def merge_acks(acks: Iterable[ShardAck]) -> dict[Shard, ShardAck]:

@@ -111,14 +111,12 @@ def on_rows(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
     ]
 
 
-def on_files(
-    session: SparkSession, stages: Sequence[Stage], scans: Sequence[FileScan], tasks: int, replies: ReplyAccumulator
-) -> list[Stage]:
+def on_files(session: SparkSession, stages: Sequence[Stage], scans: Sequence[FileScan], tasks: int) -> list[Stage]:
     """The stages over files that so many tasks read; `scans` are those of each input that reads a source."""
     found = list(stages)
     for number, inputs in inputs_of_files(stages, scans).items():
         idle = session.range(0, tasks, 1, tasks)
-        scanned = idle.mapInArrow(scan_task(number, inputs, replies), to_spark_schema(PACKED))
+        scanned = idle.mapInArrow(scan_task(number, inputs), to_spark_schema(PACKED))
         found[number] = replace(stages[number], scanned=scanned)
     return found
 

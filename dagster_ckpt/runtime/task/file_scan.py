@@ -13,10 +13,8 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagster_ckpt.runtime.task.ack_rows import ScanRefused, encode_replies
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork, LeftToSparkError
-from dagster_ckpt.runtime.task.epoch_task import ORDER_PROPERTY, EpochOrder, ReplyAccumulator
-from dagster_ckpt.runtime.task.packed_rows import PackedRows
+from dagster_ckpt.runtime.task.packed_rows import PackedRows, pack_refusal
 from dagster_ckpt.runtime.task.parquet_columns import columns_to_read
 
 SCAN_PROPERTY = "dagster_ckpt.scan"
@@ -25,6 +23,8 @@ SCAN_PROPERTY = "dagster_ckpt.scan"
 _RANGE_BYTES = 1 << 25
 _TASK_BYTES = 1 << 28
 _BATCH_ROWS = 1 << 16
+_BATCH_ROWS_OF_ANY_WIDTH = 1 << 12
+"""As many as Spark reads at once: a page of a few bytes may say a long text for each of many rows."""
 _TABLE_BYTES = 1 << 24
 """About how many bytes of rows are brought to the tasks at once."""
 REFUSED = (LeftToSparkError, pa.ArrowException, OSError, OverflowError)
@@ -90,11 +90,11 @@ def decode_scan(text: str, partition: int) -> list[FileRange]:
 
 
 def scan_task(
-    step: int, inputs: Sequence[tuple[FileScan, PackedRows]], sent: ReplyAccumulator
+    step: int, inputs: Sequence[tuple[FileScan, PackedRows]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: the rows of files for the tasks of a step; `inputs` are those of its inputs.
 
-    The rows that Spark passes only make the task run. What only Spark can read is replied into `sent`.
+    The rows that Spark passes only make the task run.
     """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,13 +102,12 @@ def scan_task(
 
         context = TaskContext.get()
         assert context is not None, "this runs in a Spark task"
-        order = EpochOrder.decode(context.getLocalProperty(ORDER_PROPERTY) or "")
         ranges = decode_scan(context.getLocalProperty(SCAN_PROPERTY) or "", context.partitionId())
         try:
             for packed, table in _file_tables(step, inputs, ranges):
                 yield from packed.batches(table)
         except REFUSED as error:
-            sent.add([(order.epoch, encode_replies([ScanRefused(str(error))]))])
+            yield from pack_refusal(error)
         deque(batches, maxlen=0)
 
     return work
@@ -146,11 +145,12 @@ def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def read_ranges(columns: pa.Schema, ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
     """These columns of the rows in the ranges, null where a file lacks one. Raises `REFUSED`."""
+    rows = _BATCH_ROWS if all(map(_has_width, columns.types)) else _BATCH_ROWS_OF_ANY_WIDTH
     for each in ranges:
         with pq.ParquetFile(each.path, coerce_int96_timestamp_unit="us") as file:
             there = columns_to_read(file, columns)
             groups = _groups_in(file.metadata, each)
-            for batch in file.iter_batches(_BATCH_ROWS, groups, there, use_threads=False) if groups else ():
+            for batch in file.iter_batches(rows, groups, there, use_threads=False) if groups else ():
                 yield _with_all(batch, columns)
 
 
@@ -179,6 +179,11 @@ def _groups_in(footer: pq.FileMetaData, within: FileRange) -> list[int]:
 def _start(column: pq.ColumnChunkMetaData) -> int:
     """Where the pages of a column begin."""
     return min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
+
+
+def _has_width(type_: pa.DataType) -> bool:
+    """Whether each value takes as many bytes."""
+    return not (pa.types.is_string(type_) or pa.types.is_binary(type_))
 
 
 def _with_all(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:

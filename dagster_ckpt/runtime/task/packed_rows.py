@@ -15,13 +15,14 @@ from dagster_ckpt.lsm.table import Hashes
 from dagster_ckpt.operators.local_aggregate import LocalAggregate
 from dagster_ckpt.operators.shared.net_changes import CHANGE_FIELD
 from dagster_ckpt.protocol.change_columns import CHANGE_TYPE
-from dagster_ckpt.runtime.task.arrow_work import ArrowWork
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork, LeftToSparkError
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, ShardAssignment, columns_of_input
 
 TASK = pa.field("_task", pa.int32())
 """The column with the number of a task."""
 PACKED = pa.schema([TASK, pa.field("_packed", pa.binary())])
 
+_REFUSED = b"left_to_spark"
 _BYTES_MAX = 1 << 22
 """The most bytes of one table."""
 _BATCH_BYTES = 1 << 25
@@ -86,11 +87,22 @@ class PackedRows:
 
 
 def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows in such batches."""
+    """The rows in such batches. Raises `LeftToSparkError` where there is none to read them (`pack_refusal`)."""
     for batch in batches:
         for value in batch.column(1).drop_null():
             with pa.ipc.open_stream(value.as_buffer()) as tables:
+                if (reason := (tables.schema.metadata or {}).get(_REFUSED)) is not None:
+                    raise LeftToSparkError(reason.decode())
                 yield from tables
+
+
+def pack_refusal(reason: object) -> Iterator[pa.RecordBatch]:
+    """A table for the first task in place of rows that only Spark reads.
+
+    A reply may be lost, and Spark's job goes on: what the rows would be part of must not be made without them.
+    """
+    nothing = pa.schema([], metadata={_REFUSED: str(reason).encode()}).empty_table()
+    yield _packed(nothing, 0)
 
 
 def _pack(table: pa.Table, task: int) -> Iterator[pa.RecordBatch]:
@@ -102,13 +114,17 @@ def _pack(table: pa.Table, task: int) -> Iterator[pa.RecordBatch]:
     pieces = -(-table.nbytes // _BYTES_MAX)
     rows = -(-table.num_rows // max(1, pieces))
     for start in range(0, table.num_rows, rows):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table.slice(start, rows).combine_chunks())
-        buffer = sink.getvalue()
-        empty = _BATCH_ROWS * buffer.size // _BATCH_BYTES
-        values = pa.concat_arrays([_one(buffer), pa.nulls(empty, pa.binary())])
-        yield pa.record_batch([pa.array(np.full(len(values), task, dtype=np.int32)), values], schema=PACKED)
+        yield _packed(table.slice(start, rows).combine_chunks(), task)
+
+
+def _packed(table: pa.Table, task: int) -> pa.RecordBatch:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    buffer = sink.getvalue()
+    empty = _BATCH_ROWS * buffer.size // _BATCH_BYTES
+    values = pa.concat_arrays([_one(buffer), pa.nulls(empty, pa.binary())])
+    return pa.record_batch([pa.array(np.full(len(values), task, dtype=np.int32)), values], schema=PACKED)
 
 
 def _one(value: pa.Buffer) -> pa.Array:

@@ -10,8 +10,8 @@ from dagster_ckpt.lsm.key_hash import key_hashes
 from dagster_ckpt.operators.shared.net_changes import CHANGE_FIELD
 from dagster_ckpt.runtime.spark import wide_rows
 from dagster_ckpt.runtime.task import packed_rows
-from dagster_ckpt.runtime.task.arrow_work import ArrowWork, ColumnAt, Remainder, Widened
-from dagster_ckpt.runtime.task.packed_rows import PACKED, PackedRows, unpack
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork, ColumnAt, LeftToSparkError, Remainder, Widened
+from dagster_ckpt.runtime.task.packed_rows import PACKED, PackedRows, pack_refusal, unpack
 from dagster_ckpt.runtime.task.row_intake import rows_by_input
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
@@ -113,3 +113,11 @@ def test_empty_rows_bound_the_bytes_of_a_batch(monkeypatch: pytest.MonkeyPatch) 
     most = max(sum(sizes[start : start + 100]) for start in range(len(sizes)))
     assert most <= 20_000 + max(sizes)
     assert sum(each.num_rows for each in unpack(packed)) == 5_000
+
+
+def test_a_refusal_reaches_the_first_task_in_place_of_rows() -> None:
+    [batch] = pack_refusal(LeftToSparkError("times in nanoseconds"))
+    assert batch.schema.equals(PACKED)
+    assert set(batch.column(0).to_pylist()) == {0}
+    with pytest.raises(LeftToSparkError, match=r"^times in nanoseconds$"):
+        list(unpack([batch]))

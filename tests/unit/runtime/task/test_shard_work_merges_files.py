@@ -20,7 +20,7 @@ from dagster_ckpt.protocol.lease import LeaseHolder
 from dagster_ckpt.protocol.manifest.manifest import ChangeRef, InputSpec, Manifest, Owner
 from dagster_ckpt.protocol.object_names import merge_count
 from dagster_ckpt.protocol.transitions.edits import EpochEdit
-from dagster_ckpt.runtime.task.ack_rows import ScanRefused, ShardDecline, decode_replies, encode_replies, merge_acks
+from dagster_ckpt.runtime.task.ack_rows import ShardDecline, decode_replies, encode_replies, merge_acks
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, replies_of
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.runtime.task.worker_engine import EngineOptions
@@ -106,7 +106,7 @@ class AppendStream:
                 raise then("the input breaks off")
 
         replies = replies_of(self.setup, order, partition, self.attempts, batches())
-        return [each for each in decode_replies(encode_replies(replies)) if not isinstance(each, ScanRefused)]
+        return decode_replies(encode_replies(replies))
 
     def commit(self, replies: list[Reply], rows: int) -> Manifest:
         acks = [reply for reply in replies if isinstance(reply, ShardAck)]
