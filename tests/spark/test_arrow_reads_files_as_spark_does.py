@@ -64,7 +64,7 @@ def some_rows(draw: st.DrawFn) -> pa.Table:
 def by_arrow(file: Path, columns: pa.Schema, pieces: int = 1) -> pa.Table:
     size = file.stat().st_size
     edges = [size * number // pieces for number in range(pieces + 1)]
-    ranges = [FileRange(0, 0, str(file), start, end - start) for start, end in pairwise(edges)]
+    ranges = [FileRange(0, 0, str(file), start, end - start, size) for start, end in pairwise(edges)]
     return pa.Table.from_batches(list(read_ranges(columns, ranges)), columns)
 
 

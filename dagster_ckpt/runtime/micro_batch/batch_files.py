@@ -61,4 +61,4 @@ def _whole(of: ScannedInput, address: str) -> FileRange:
         raise LeftToSparkError(str(error)) from None
     if size == 0:
         raise LeftToSparkError(f"a file is empty. file={path}")
-    return FileRange(of.step, of.number, path, 0, size)
+    return FileRange(of.step, of.number, path, 0, size, size)

@@ -7,7 +7,7 @@ it reads goes to the tasks of the first step as tables (`PackedRows`).
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -41,13 +41,14 @@ class FileScan:
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """A part of a file, which belongs to an input of a step, both by number."""
+    """A part of a file of so many bytes, which belongs to an input of a step, both by number."""
 
     step: int
     input: int
     path: str
     start: int
     length: int
+    size: int
 
 
 def scan_tasks(files: Sequence[FileRange], slots: int) -> int:
@@ -76,7 +77,7 @@ def _pieces(file: FileRange) -> Iterator[FileRange]:
     pieces = max(1, -(-file.length // _RANGE_BYTES))
     edges = [file.length * number // pieces for number in range(pieces + 1)]
     for start, end in pairwise(edges):
-        yield FileRange(file.step, file.input, file.path, file.start + start, end - start)
+        yield replace(file, start=file.start + start, length=end - start)
 
 
 def encode_scan(order: ScanOrder) -> str:
@@ -170,7 +171,8 @@ def _groups_in(footer: pq.FileMetaData, within: FileRange) -> list[int]:
         group = footer.row_group(number)
         starts = [_start(group.column(place)) for place in range(group.num_columns)]
         size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
-        middle = min(starts, default=0) + size // 2
+        # Whatever a writer says of offsets, one of the ranges has it.
+        middle = min(max(0, min(starts, default=0) + size // 2), within.size - 1)
         if within.start <= middle < within.start + within.length:
             found.append(number)
     return found

@@ -1,6 +1,7 @@
 """Each row group of each file is read by one task, whatever the ranges; and of what a file lacks there are nulls."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,10 +26,14 @@ from tests.worlds.examples import examples
 COLUMNS = pa.schema({"a": pa.int64(), "more": pa.string()})
 
 
+def whole(path: str, size: int) -> FileRange:
+    return FileRange(0, 0, path, 0, size, size)
+
+
 def file_of(folder: Path, name: str, numbers: Sequence[int], rows: int) -> FileRange:
     path = folder / name
     pq.write_table(pa.table({"a": pa.array(numbers, pa.int64())}), path, row_group_size=rows)
-    return FileRange(0, 0, str(path), 0, path.stat().st_size)
+    return whole(str(path), path.stat().st_size)
 
 
 @given(
@@ -60,8 +65,16 @@ def test_each_row_is_read_once(
     assert sorted(read) == [place * 1000 + number for place, size in enumerate(sizes) for number in range(size)]
 
 
+def test_a_row_group_beyond_the_end_of_its_file_is_in_the_last_range(tmp_path: Path) -> None:
+    """Readers need no total size to find the pages of a column, and a writer may say any."""
+    file = file_of(tmp_path, "one.parquet", range(10), 10)
+    short = replace(file, size=10, length=5)
+    read = [batch.num_rows for each in (short, replace(short, start=5)) for batch in read_ranges(COLUMNS, [each])]
+    assert read == [10]
+
+
 def test_tasks_get_about_as_many_bytes() -> None:
-    files = [FileRange(0, 0, str(place), 0, size) for place, size in enumerate([100, 10, 50, 40, 1, 99])]
+    files = [whole(str(place), size) for place, size in enumerate([100, 10, 50, 40, 1, 99])]
     loads = [sum(each.length for each in ranges) for ranges in spread(files, 3)]
     assert sum(loads) == 300
     assert max(loads) <= 110
@@ -69,7 +82,7 @@ def test_tasks_get_about_as_many_bytes() -> None:
 
 def test_there_are_as_many_tasks_as_can_run_or_a_multiple() -> None:
     def tasks(size: int) -> int:
-        return scan_tasks([FileRange(0, 0, "", 0, size)], 4)
+        return scan_tasks([whole("", size)], 4)
 
     assert (tasks(1), tasks(1 << 30), tasks((1 << 30) + 1), tasks(1 << 32)) == (4, 4, 8, 16)
 
