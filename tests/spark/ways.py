@@ -3,12 +3,11 @@
 import random
 from collections.abc import Sequence
 
-import pyarrow as pa
 import pytest
 
 from dagster_ckpt.runtime.driver.stream_query import StreamQuery
-from dagster_ckpt.runtime.micro_batch import epoch_plans
-from dagster_ckpt.runtime.micro_batch.driver_work import TooManyRowsError, read_rows
+from dagster_ckpt.runtime.micro_batch import driver_work, epoch_plans
+from dagster_ckpt.runtime.micro_batch.driver_work import DriverWork, TooManyRowsError, work_on
 from dagster_ckpt.runtime.task.dataflow import Stage
 from dagster_ckpt.runtime.task.file_scan import FileRange, FileScan
 
@@ -29,11 +28,16 @@ def mix_ways(patch: pytest.MonkeyPatch, seed: object, ways: Sequence[str] = WAYS
         taken[-1] = SPARK
         return False
 
-    def read(stages: Sequence[Stage], scans: Sequence[FileScan], files: Sequence[FileRange]) -> list[pa.RecordBatch]:
+    def on_files(
+        stages: Sequence[Stage], scans: Sequence[FileScan], files: Sequence[FileRange], *, streams: bool
+    ) -> DriverWork:
         if taken[-1] == TASKS:
             raise TooManyRowsError
-        return read_rows(stages, scans, files)
+        few = chance.choice([0, driver_work.BYTES_MAX])
+        with pytest.MonkeyPatch.context() as limits:
+            limits.setattr(driver_work, "BYTES_MAX", few)
+            return work_on(stages, scans, files, streams=streams or few == 0)
 
     patch.setattr(StreamQuery, "_work_files", work)
-    patch.setattr(epoch_plans, "read_rows", read)
+    patch.setattr(epoch_plans, "work_on", on_files)
     return taken

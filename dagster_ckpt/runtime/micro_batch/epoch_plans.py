@@ -24,9 +24,9 @@ from dagster_ckpt.runtime.micro_batch.driver_work import (
     TooManyRowsError,
     can_work,
     in_one_task,
-    read_rows,
+    work_on,
 )
-from dagster_ckpt.runtime.spark.session import task_slots
+from dagster_ckpt.runtime.spark.session import is_local, task_slots
 from dagster_ckpt.runtime.task.dataflow import (
     Stage,
     inputs_of_files,
@@ -155,9 +155,10 @@ class EpochPlans:
             return None
         if self._of_driver and self._few_changes:
             with suppress(TooManyRowsError):
-                rows = read_rows(self._of_driver, self._scans, files)
+                streams = self._best is not Shuffled.ROWS and is_local(session)
+                work = work_on(self._of_driver, self._scans, files, streams=streams)
                 self._now = self._of_driver
-                return DriverWork(self._now, rows)
+                return work
         shuffled = self._best if self._groups_where_read else Shuffled.ROWS
         if shuffled is Shuffled.FEW_GROUPS and any(stage.works is None for stage in self._now[1:]):
             # Partitions of steps that have other numbers of tasks may meet in one of Spark's stages.

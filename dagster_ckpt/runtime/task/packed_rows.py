@@ -102,7 +102,7 @@ def pack_refusal(reason: object) -> Iterator[pa.RecordBatch]:
     A reply may be lost, and Spark's job goes on: what the rows would be part of must not be made without them.
     """
     nothing = pa.schema([], metadata={_REFUSED: str(reason).encode()}).empty_table()
-    yield _packed(nothing, 0)
+    yield _pack_table(nothing, 0)
 
 
 def _pack(table: pa.Table, task: int) -> Iterator[pa.RecordBatch]:
@@ -114,10 +114,10 @@ def _pack(table: pa.Table, task: int) -> Iterator[pa.RecordBatch]:
     pieces = -(-table.nbytes // _BYTES_MAX)
     rows = -(-table.num_rows // max(1, pieces))
     for start in range(0, table.num_rows, rows):
-        yield _packed(table.slice(start, rows).combine_chunks(), task)
+        yield _pack_table(table.slice(start, rows).combine_chunks(), task)
 
 
-def _packed(table: pa.Table, task: int) -> pa.RecordBatch:
+def _pack_table(table: pa.Table, task: int) -> pa.RecordBatch:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
