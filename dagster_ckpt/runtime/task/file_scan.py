@@ -171,7 +171,7 @@ def _groups_in(footer: pq.FileMetaData, within: FileRange) -> list[int]:
         group = footer.row_group(number)
         starts = [_start(group.column(place)) for place in range(group.num_columns)]
         size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
-        # Whatever a writer says of offsets, one of the ranges has it.
+        # Offsets in a footer may be wrong: clamped, the group is still in exactly one range.
         middle = min(max(0, min(starts, default=0) + size // 2), within.size - 1)
         if within.start <= middle < within.start + within.length:
             found.append(number)
