@@ -89,6 +89,6 @@ class LocalAggregate:
 def local_aggregate(step: OperatorStep | AppendOnly) -> LocalAggregate | None:
     """What groups the rows of a step where they are read; None: the step needs each of them."""
     inner = None if isinstance(step, AppendOnly) else step.operator
-    if not isinstance(inner, RunningAggregate) or inner.updating or inner.ttl is not None or inner.sides:
+    if not isinstance(inner, RunningAggregate) or not inner.only_adds:
         return None
-    return LocalAggregate(step.pipeline, inner) if inner.event_times == (None,) else None
+    return LocalAggregate(step.pipeline, inner)

@@ -94,11 +94,11 @@ def can_be_partial(step: OperatorStep | AppendOnly) -> bool:
 
 def _running_aggregate(step: OperatorStep | AppendOnly) -> RunningAggregate | None:
     inner = None if isinstance(step, AppendOnly) else step.operator
-    if not isinstance(inner, RunningAggregate) or inner.updating or inner.ttl is not None or inner.sides:
+    if not isinstance(inner, RunningAggregate) or not inner.only_adds:
         return None
     accumulators = inner.grouped.accumulators
     is_partial = all(isinstance(each, PartialAccumulator) and each.in_place for each in accumulators)
-    return inner if is_partial and inner.event_times == (None,) else None
+    return inner if is_partial else None
 
 
 def _name(number: int) -> str:

@@ -17,6 +17,7 @@ from dagster_ckpt.runtime.declared.arrow_plan import arrow_work
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.task.arrow_work import FUNCTIONS, LeftToSparkError
 from tests.worlds.examples import examples
+from tests.worlds.value_tables import value_tables
 
 _ENDS = {bits: [0, 1, -1, 7, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1] for bits in (8, 16, 32, 64)}
 _REALS = [0.0, -0.0, 1.5, -2.25, math.nan, math.inf, -math.inf, 1e300, 5e-324, 3.0]
@@ -44,17 +45,6 @@ _CONSTANTS = {
     "day": ["DATE '1970-01-01'", "DATE '2024-02-29'"],
     "at": ["TIMESTAMP '1970-01-01 00:00:00'", "TIMESTAMP '2001-09-09 01:46:40.000001'"],
 }
-
-
-@st.composite
-def some_rows(draw: st.DrawFn) -> pa.Table:
-    size = draw(st.integers(1, 12))
-    return pa.table(
-        {
-            name: pa.array(draw(st.lists(st.none() | st.sampled_from(values), min_size=size, max_size=size)), type_)
-            for name, (type_, values) in _VALUES.items()
-        }
-    )
 
 
 @st.composite
@@ -114,7 +104,7 @@ def some_condition(draw: st.DrawFn, depth: int) -> str:
     )
 
 
-@given(some_rows(), st.data())
+@given(value_tables(_VALUES, 1, 12), st.data())
 @examples(150, usual=30)
 def test_arrow_has_sparks_values(spark_of_all: SparkSession, rows: pa.Table, data: st.DataObject) -> None:
     of = data.draw(st.sampled_from(sorted(_VALUES)))

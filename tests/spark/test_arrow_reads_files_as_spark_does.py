@@ -20,6 +20,7 @@ from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
 from dagster_ckpt.runtime.task.file_scan import FileRange, read_ranges
 from tests.worlds.examples import examples
+from tests.worlds.value_tables import value_tables
 
 UTC = dt.UTC
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -50,17 +51,6 @@ OF_POLARS = ["t", "s", "i", "l", "f", "d", "x", "b", "day", "at", "n", "m", "w",
 ALL = pa.schema([pa.field(name, type_) for name, (type_, _) in VALUES.items()])
 
 
-@st.composite
-def some_rows(draw: st.DrawFn) -> pa.Table:
-    size = draw(st.integers(0, 30))
-    return pa.table(
-        {
-            name: pa.array(draw(st.lists(st.none() | st.sampled_from(values), min_size=size, max_size=size)), type_)
-            for name, (type_, values) in VALUES.items()
-        }
-    )
-
-
 def by_arrow(file: Path, columns: pa.Schema, pieces: int = 1) -> pa.Table:
     size = file.stat().st_size
     edges = [size * number // pieces for number in range(pieces + 1)]
@@ -76,7 +66,7 @@ def check_alike(session: SparkSession, file: Path, columns: pa.Schema, pieces: i
     assert repr(by_arrow(file, columns, pieces).to_pylist()) == repr(by_spark(session, file, columns).to_pylist())
 
 
-@given(some_rows(), st.data())
+@given(value_tables(VALUES, 0, 30), st.data())
 @examples(100, usual=15)
 def test_files_of_arrow(
     spark_of_all: SparkSession, tmp_path_factory: pytest.TempPathFactory, rows: pa.Table, data: st.DataObject
@@ -100,7 +90,7 @@ def test_files_of_arrow(
     check_alike(spark_of_all, file, ALL, data.draw(st.integers(1, 4)))
 
 
-@given(some_rows(), st.data())
+@given(value_tables(VALUES, 0, 30), st.data())
 @examples(50, usual=5)
 def test_files_of_polars(
     spark_of_all: SparkSession, tmp_path_factory: pytest.TempPathFactory, rows: pa.Table, data: st.DataObject

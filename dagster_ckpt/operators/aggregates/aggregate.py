@@ -135,6 +135,11 @@ class RunningAggregate(Operator):
         return replace(self, pipeline=pipeline, always=True)
 
     @property
+    def only_adds(self) -> bool:
+        """Whether a row only adds to its group, whenever it comes: rows may be grouped before they come here."""
+        return not (self.updating or self.sides) and self.ttl is None and self.event_times == (None,)
+
+    @property
     def horizon_us(self) -> int | None:
         # Keys expire, but no row waits to be emitted: at the end of the input the table stays.
         return None if self.ttl is None else 0

@@ -479,8 +479,8 @@ class Statistics:
     `merged_rows` were written by compaction, or by merging files of an append-only stream. `stall_ms` is how long the
     intake of rows waited for compaction because the depth was too great: of all tasks the longest, 0 if none waited.
     `table_rows` is None where it is not known: see `Manifest.table_rows`. `late_rows_by_input` are the total late rows
-    of each input of several: see `Manifest.late_rows_of`. `read_by` says who has read the rows ; None where
-    that is not known, or there was nothing to read.
+    of each input of several: see `Manifest.late_rows_of`. `read_by` says who has read the rows; None where that is
+    not known, or there was nothing to read.
     """
 
     rows_in: int = 0

@@ -91,12 +91,14 @@ def _columns(session: "SparkSession", leaf: Leaf) -> list["Any"]:
 
 
 def _in_arrow(fields: Sequence["Any"]) -> pa.Schema:
+    found: list[pa.Field] = []
     for each in fields:
         if _PADDED in each.get("metadata", {}):
             raise LeftToSparkError(f"the column {each['name']} is a CHAR or a VARCHAR")
-        if pa.types.is_nested(_arrow_type(each)):
+        found.append(pa.field(each["name"], _arrow_type(each)))
+        if pa.types.is_nested(found[-1].type):
             raise LeftToSparkError(f"the column {each['name']} is nested")
-    return pa.schema([pa.field(each["name"], _arrow_type(each)) for each in fields])
+    return pa.schema(found)
 
 
 def _arrow_type(field: "Any") -> pa.DataType:

@@ -92,6 +92,7 @@ class OpenStream:
         run, session, writer = terms.run, job.stream.frame.sparkSession, terms.writer
         steps, coordination = len(checked.dataflow.operators), job.options.coordination
         topics = Topics(job.asset, checked.sources, session, run.hooks.on_skipped)
+        _LOG.info("%s. stream=%s", checked.reader_text, job.asset)
         far = job.address.is_shared_folder and not is_local(session)
         return cls(
             job=job,

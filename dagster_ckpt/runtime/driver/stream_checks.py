@@ -151,7 +151,6 @@ def check_stream(job: StreamJob) -> CheckedStream:
     for each in running.all_ignored_watermarks:
         _LOG.warning("%s. stream=%s, watermark=%s", IGNORED_WATERMARK, job.asset, each)
     _check_plan(job, checked)
-    _LOG.info("%s. stream=%s", checked.reader_text, job.asset)
     return checked
 
 

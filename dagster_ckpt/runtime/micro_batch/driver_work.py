@@ -18,7 +18,7 @@ from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
 from dagster_ckpt.runtime.task.dataflow import Stage, inputs_of_files
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, run_task
-from dagster_ckpt.runtime.task.file_scan import REFUSED, FileRange, FileScan, check_file, scan
+from dagster_ckpt.runtime.task.file_scan import REFUSED, FileRange, FileScan, check_files, scan
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 ROWS_MAX = 20_000
@@ -84,12 +84,12 @@ def work_on(
     size = sum(file.length for file in files)
     if len(files) > FILES_MAX or size > (STREAMED_BYTES_MAX if streams else BYTES_MAX):
         raise TooManyRowsError
-    inputs = inputs_of_files(stages, scans)[0]
+    inputs = inputs_of_files(stages, scans)
+    rows = _batches(scan(0, inputs[0], files))
     if size > BYTES_MAX:
-        for file in files:
-            check_file(file.path, inputs[file.input][0].columns)
-        return DriverWork(stages, _batches(scan(0, inputs, files)))
-    return DriverWork(stages, _few_rows(_batches(scan(0, inputs, files))))
+        check_files(inputs, files)
+        return DriverWork(stages, rows)
+    return DriverWork(stages, _few_rows(rows))
 
 
 def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -102,9 +102,11 @@ def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
 
 def _few_rows(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
     found: list[pa.RecordBatch] = []
+    rows = 0
     for batch in batches:
         found.append(batch)
-        if sum(each.num_rows for each in found) > ROWS_MAX:
+        rows += batch.num_rows
+        if rows > ROWS_MAX:
             raise TooManyRowsError
     return found
 

@@ -41,7 +41,7 @@ from dagster_ckpt.runtime.task.file_scan import (
     SCAN_PROPERTY,
     FileRange,
     FileScan,
-    check_file,
+    check_files,
     encode_scan,
     scan_tasks,
     spread,
@@ -164,9 +164,7 @@ class EpochPlans:
             # Partitions of steps that have other numbers of tasks may meet in one of Spark's stages.
             shuffled = Shuffled.GROUPS
         self._now = self._staged(shuffled, GroupedBy.ARROW)
-        inputs = inputs_of_files(self._now, self._scans)
-        for file in files[:: 1 + len(files) // _CHECKED_MAX]:
-            check_file(file.path, inputs[file.step][file.input][0].columns)
+        check_files(inputs_of_files(self._now, self._scans), files[:: 1 + len(files) // _CHECKED_MAX])
         tasks = scan_tasks(files, task_slots(session))
         plan = self._scan_plans.get((shuffled, tasks))
         if plan is None:

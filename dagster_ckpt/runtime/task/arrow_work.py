@@ -92,7 +92,12 @@ class ArrowWork:
     @property
     def raises(self) -> bool:
         """Whether Spark may have to say what a value is."""
-        return any(call.function in RAISE for each in (*self.values, *self.where) for call in _calls(each))
+        return any(FUNCTIONS[part.function].raises for part in self.parts() if isinstance(part, ArrowCall))
+
+    def parts(self) -> Iterator[ArrowValue]:
+        """All that is computed."""
+        for each in (*self.values, *self.where):
+            yield from _parts(each)
 
     def columns(self, rows: pa.Table) -> tuple[list[pa.Array], int]:
         """The columns, and how many rows they have: those for which no condition is false or null."""
@@ -110,22 +115,10 @@ class ArrowWork:
 
 def used_columns(work: ArrowWork) -> tuple[ArrowWork, list[int]]:
     """The same work on the columns that it uses alone, and their places among all."""
-    every = (*work.values, *work.where)
-    used = sorted({place for each in every for place in _places(each)})
+    used = sorted({part.place for part in work.parts() if isinstance(part, ColumnAt)})
     moved = {place: number for number, place in enumerate(used)}
     values, where = ([_with_places(each, moved) for each in own] for own in (work.values, work.where))
     return ArrowWork(tuple(values), tuple(where)), used
-
-
-def _places(value: ArrowValue) -> Iterator[int]:
-    match value:
-        case ColumnAt(place=place):
-            yield place
-        case ArrowCall(arguments=arguments):
-            for each in arguments:
-                yield from _places(each)
-        case Widened(number=number) | Remainder(number=number):
-            yield from _places(number)
 
 
 def _with_places(value: ArrowValue, places: Mapping[int, int]) -> ArrowValue:
@@ -140,22 +133,27 @@ def _with_places(value: ArrowValue, places: Mapping[int, int]) -> ArrowValue:
             return value
 
 
-def _calls(value: ArrowValue) -> Iterator[ArrowCall]:
+def _parts(value: ArrowValue) -> Iterator[ArrowValue]:
+    """It, and what it is made of."""
+    yield value
     match value:
         case ArrowCall(arguments=arguments):
-            yield value
             for each in arguments:
-                yield from _calls(each)
+                yield from _parts(each)
         case Widened(number=number) | Remainder(number=number):
-            yield from _calls(number)
+            yield from _parts(number)
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowFunction:
-    """A function of Spark's in Arrow. `kinds` are those of Spark's types that its arguments may have."""
+    """A function of Spark's in Arrow. `kinds` are those of Spark's types that its arguments may have.
+
+    What `raises` is not for a step's changes, which are made when it is too late to leave them to Spark.
+    """
 
     of: Callable[..., Values]
     kinds: frozenset[str]
+    raises: bool = False
 
 
 _NUMBERS = frozenset({"whole", "real"})
@@ -217,13 +215,13 @@ def _part_of_date(part: Callable[..., Values]) -> Callable[..., Values]:
 
 
 FUNCTIONS: Mapping[str, ArrowFunction] = {
-    "Abs": ArrowFunction(_arithmetic(pc.abs_checked, pc.abs), _NUMBERS),
-    "Add": ArrowFunction(_arithmetic(pc.add_checked, pc.add), _NUMBERS),
+    "Abs": ArrowFunction(_arithmetic(pc.abs_checked, pc.abs), _NUMBERS, raises=True),
+    "Add": ArrowFunction(_arithmetic(pc.add_checked, pc.add), _NUMBERS, raises=True),
     "And": ArrowFunction(pc.and_kleene, _BOOLEAN),
     "CaseWhen": ArrowFunction(_case, _ANY),
     "Coalesce": ArrowFunction(pc.coalesce, _ANY),
     "DayOfMonth": ArrowFunction(_part_of_date(pc.day), _DATE),
-    "Divide": ArrowFunction(_quotient, frozenset({"real"})),
+    "Divide": ArrowFunction(_quotient, frozenset({"real"}), raises=True),
     "EqualNullSafe": ArrowFunction(_same, _ANY),
     "EqualTo": ArrowFunction(_equal, _ANY),
     "GreaterThan": ArrowFunction(lambda left, right: _less(right, left), _ANY),
@@ -237,14 +235,11 @@ FUNCTIONS: Mapping[str, ArrowFunction] = {
     "LessThan": ArrowFunction(_less, _ANY),
     "LessThanOrEqual": ArrowFunction(lambda left, right: pc.invert(_less(right, left)), _ANY),
     "Month": ArrowFunction(_part_of_date(pc.month), _DATE),
-    "Multiply": ArrowFunction(_arithmetic(pc.multiply_checked, pc.multiply), _NUMBERS),
+    "Multiply": ArrowFunction(_arithmetic(pc.multiply_checked, pc.multiply), _NUMBERS, raises=True),
     "Not": ArrowFunction(pc.invert, _BOOLEAN),
     "Or": ArrowFunction(pc.or_kleene, _BOOLEAN),
-    "Subtract": ArrowFunction(_arithmetic(pc.subtract_checked, pc.subtract), _NUMBERS),
-    "UnaryMinus": ArrowFunction(_arithmetic(pc.negate_checked, pc.negate), _NUMBERS),
+    "Subtract": ArrowFunction(_arithmetic(pc.subtract_checked, pc.subtract), _NUMBERS, raises=True),
+    "UnaryMinus": ArrowFunction(_arithmetic(pc.negate_checked, pc.negate), _NUMBERS, raises=True),
     "Year": ArrowFunction(_part_of_date(pc.year), _DATE),
 }
 """By the names of Spark's classes of expressions. All arguments of a call are of one type, but for conditions."""
-
-RAISE = frozenset({"Abs", "Add", "Divide", "Multiply", "Subtract", "UnaryMinus"})
-"""Those that may raise: not for a step's changes, which are made when it is too late to leave them to Spark."""

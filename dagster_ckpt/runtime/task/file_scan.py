@@ -6,7 +6,7 @@ it reads goes to the tasks of the first step as tables (`PackedRows`).
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
 
@@ -162,6 +162,12 @@ def check_file(path: str, columns: pa.Schema) -> None:
             columns_to_read(file, columns)
     except REFUSED as error:
         raise LeftToSparkError(f"{error}, file={path}") from error
+
+
+def check_files(inputs: Mapping[int, Sequence[tuple[FileScan, PackedRows]]], files: Iterable[FileRange]) -> None:
+    """Check each of the files, by the columns of its input; `inputs` are those of each step that reads files."""
+    for file in files:
+        check_file(file.path, inputs[file.step][file.input][0].columns)
 
 
 def _groups_in(footer: pq.FileMetaData, within: FileRange) -> list[int]:

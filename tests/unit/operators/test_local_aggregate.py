@@ -52,7 +52,7 @@ def some_rows(draw: st.DrawFn) -> pa.Table:
     )
 
 
-def hashes_of(rows: pa.Table, keys: tuple[str, ...], *, collide: bool) -> Any:
+def row_hashes(rows: pa.Table, keys: tuple[str, ...], *, collide: bool) -> Any:
     if not keys:
         return np.full(rows.num_rows, SEED, dtype=np.uint64)
     hashes = key_hashes(rows.select(list(keys)).combine_chunks())
@@ -75,8 +75,8 @@ def test_the_state_is_that_of_the_rows(
     assert local is not None
     of_rows, of_groups = DictState.of(step.pipeline), DictState.of(step.pipeline)
     for rows in parts:
-        step.on_rows(0, hashes_of(rows, own, collide=collide), rows, of_rows, context())
-    grouped = [local.of_rows(hashes_of(rows, own, collide=collide), rows) for rows in parts]
+        step.on_rows(0, row_hashes(rows, own, collide=collide), rows, of_rows, context())
+    grouped = [local.of_rows(row_hashes(rows, own, collide=collide), rows) for rows in parts]
     cut = data.draw(st.integers(0, len(grouped)))
     for some in (grouped[:cut], grouped[cut:]):
         if some:
@@ -86,13 +86,13 @@ def test_the_state_is_that_of_the_rows(
             )
     counted = sum(int(local.rows_in(each).sum()) for _, each in grouped)
     assert counted == sum(rows.num_rows for rows in parts)
-    one, other = (_rows_of(each) for each in (of_rows, of_groups))
+    one, other = (_groups_by_key(each) for each in (of_rows, of_groups))
     assert one.keys() == other.keys()
     for key, row in one.items():
         assert all(_alike(other[key][name], value) for name, value in row.items()), key
 
 
-def _rows_of(state: DictState) -> dict[str, dict[str, object]]:
+def _groups_by_key(state: DictState) -> dict[str, dict[str, object]]:
     return {repr(next(iter(row.values()))): row for row in state.tables[GROUPS].live().to_pylist()}
 
 

@@ -30,7 +30,7 @@ def whole(path: str, size: int) -> FileRange:
     return FileRange(0, 0, path, 0, size, size)
 
 
-def file_of(folder: Path, name: str, numbers: Sequence[int], rows: int) -> FileRange:
+def write_file(folder: Path, name: str, numbers: Sequence[int], rows: int) -> FileRange:
     path = folder / name
     pq.write_table(pa.table({"a": pa.array(numbers, pa.int64())}), path, row_group_size=rows)
     return whole(str(path), path.stat().st_size)
@@ -48,7 +48,7 @@ def test_each_row_is_read_once(
 ) -> None:
     folder = tmp_path_factory.mktemp("files")
     files = [
-        file_of(folder, f"{place}.parquet", range(place * 1000, place * 1000 + size), rows)
+        write_file(folder, f"{place}.parquet", range(place * 1000, place * 1000 + size), rows)
         for place, size in enumerate(sizes)
     ]
     with pytest.MonkeyPatch.context() as patch:
@@ -67,7 +67,7 @@ def test_each_row_is_read_once(
 
 def test_a_row_group_beyond_the_end_of_its_file_is_in_the_last_range(tmp_path: Path) -> None:
     """Readers need no total size to find the pages of a column, and a writer may say any."""
-    file = file_of(tmp_path, "one.parquet", range(10), 10)
+    file = write_file(tmp_path, "one.parquet", range(10), 10)
     short = replace(file, size=10, length=5)
     read = [batch.num_rows for each in (short, replace(short, start=5)) for batch in read_ranges(COLUMNS, [each])]
     assert read == [10]
@@ -88,7 +88,7 @@ def test_there_are_as_many_tasks_as_can_run_or_a_multiple() -> None:
 
 
 def test_a_column_that_a_file_lacks_is_null(tmp_path: Path) -> None:
-    file = file_of(tmp_path, "one.parquet", [1, 2], 10)
+    file = write_file(tmp_path, "one.parquet", [1, 2], 10)
     [batch] = read_ranges(COLUMNS, [file])
     assert batch.to_pylist() == [{"a": 1, "more": None}, {"a": 2, "more": None}]
     [batch] = read_ranges(pa.schema({"more": pa.string()}), [file])
@@ -96,7 +96,7 @@ def test_a_column_that_a_file_lacks_is_null(tmp_path: Path) -> None:
 
 
 def test_rows_without_columns_are_counted(tmp_path: Path) -> None:
-    [batch] = read_ranges(pa.schema([]), [file_of(tmp_path, "one.parquet", [1, 2, 3], 10)])
+    [batch] = read_ranges(pa.schema([]), [write_file(tmp_path, "one.parquet", [1, 2, 3], 10)])
     assert batch.num_rows == 3
 
 
