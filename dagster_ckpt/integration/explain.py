@@ -24,7 +24,7 @@ from dagster_ckpt.runtime.declared.primary_key import with_primary_key
 from dagster_ckpt.runtime.declared.sources import Reader
 from dagster_ckpt.runtime.declared.step_parts import Upstream
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.stream_checks import plan_stream
+from dagster_ckpt.runtime.driver.stream_checks import plan_stream, reader_text
 from dagster_ckpt.runtime.plans.direct_call import call_directly, local_session, stream_of_rows
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.spark.no_max_file_age_session import NoMaxFileAgeSession
@@ -73,7 +73,7 @@ def explain(
                 f"names={sorted(unread)}"
             )
         planned = plan_stream(name, stream)
-        pipeline, read_by = planned.dataflow.pipeline, "" if session.made else planned.reader_text
+        pipeline, read_by = planned.dataflow.pipeline, "" if session.made else reader_text(planned.arrow_inputs(None))
         named = {f"file:{path}": source for path, source in session.made.values()}  # as Spark spells it
         found = explain_pipeline(
             replace(

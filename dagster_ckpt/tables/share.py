@@ -28,6 +28,10 @@ class Share:
         """The hashes of the share."""
         return shard_range(self.number, self.of)
 
+    def split(self, pieces: int) -> "list[Share]":
+        """So many shares which together are this one."""
+        return [Share(self.number * pieces + piece, self.of * pieces) for piece in range(pieces)]
+
     def files(self, refs: Sequence[ChangeRef]) -> list[ChangeRef]:
         """The files of the share, in their order; all shares have about as many bytes."""
         ends = list(accumulate(ref.bytes for ref in refs))

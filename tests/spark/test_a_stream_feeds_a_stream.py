@@ -1,7 +1,8 @@
 """A stream that reads another: it equals a batch over the upstream's table, whatever happens to either."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from dagster_ckpt import agg, tumbling
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import CorruptStateError, IncompatibleStateError, InvalidPipelineError
 from dagster_ckpt.operators import RunningAggregate
-from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, InputSpec, SourceIdentity
+from dagster_ckpt.protocol.manifest.manifest import BackfillStatus, InputSpec, ReadBy, SourceIdentity
 from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
@@ -28,6 +29,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
+from tests.spark.ways import WAYS, readers
 from tests.unit.history.made_streams import MadeStream, departures
 from tests.worlds.graph_stream import GraphStream
 
@@ -183,6 +185,54 @@ def test_spark_may_aggregate_an_upstreams_rows_before_it_shuffles_them(
         chain.down.run(totals, PATIENT)
     assert sum("MicroBatchScan" in plan for plan in plans) >= 3
     assert chain.down.rows() == [{"k": "a", "rows": 30, "total": 515}, {"k": "b", "rows": 30, "total": 30}]
+
+
+def _keys_by_total(chain: Chain, spark: SparkSession) -> Stream:
+    return chain.upstream(spark).key_by("total").aggregate(keys=agg.count())
+
+
+def _inserts(chain: Chain, spark: SparkSession) -> Stream:
+    inserts = chain.changes(spark).where("_change_type = 'insert' AND total > 1")
+    return Stream(inserts).key_by("k").aggregate(epochs=agg.count(), total=agg.sum("total"))
+
+
+@pytest.mark.parametrize(
+    ("reads", "table"),
+    [
+        (Chain.large, [{"k": "b", "total": 30}, {"k": "d", "total": 11}]),
+        (_keys_by_total, [{"total": 2, "keys": 2}, {"total": 11, "keys": 1}, {"total": 30, "keys": 1}]),
+        (
+            _inserts,
+            [
+                {"k": "b", "epochs": 1, "total": 20},
+                {"k": "c", "epochs": 1, "total": 2},
+                {"k": "d", "epochs": 1, "total": 11},
+            ],
+        ),
+    ],
+    ids=["a table", "its rows by another key", "its change log"],
+)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.ways(way)) for way in WAYS])
+def test_an_upstream_is_read_in_any_way(
+    chain: Chain,
+    reads: Callable[[Chain, SparkSession], Stream],
+    table: list[dict[str, object]],
+    ways: list[str],
+    way: str,
+) -> None:
+    """First its snapshot, then its log, by one run and then by another."""
+    chain.epochs_max = 1
+    for batches in (
+        [[("a", 1), ("b", 20), ("c", 2)]],
+        [[("b", -15), ("a", 1)], [("b", 25)]],
+        [[("d", 11)]],
+    ):
+        chain.feed(*batches)
+        chain.down.run(partial(reads, chain), PATIENT)
+    assert ways == [way] * 4
+    assert set(readers(chain.down)) == {ReadBy(way)}
+    assert sorted(chain.down.rows(), key=repr) == sorted(table, key=repr)
+    assert chain.down.history().verify().whole
 
 
 def test_an_aggregate_takes_back_what_the_upstream_changes(chain: Chain) -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
-from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
-from dagster_ckpt.runtime.task.file_scan import FileRange, read_ranges
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork, LeftToSparkError
+from dagster_ckpt.runtime.task.file_scan import FileRange, FileScan
 from tests.worlds.examples import examples
 from tests.worlds.value_tables import value_tables
 
@@ -55,7 +55,7 @@ def by_arrow(file: Path, columns: pa.Schema, pieces: int = 1) -> pa.Table:
     size = file.stat().st_size
     edges = [size * number // pieces for number in range(pieces + 1)]
     ranges = [FileRange(0, 0, str(file), start, end - start, size) for start, end in pairwise(edges)]
-    return pa.Table.from_batches(list(read_ranges(columns, ranges)), columns)
+    return pa.Table.from_batches(list(FileScan(columns, ArrowWork((), ())).read(ranges)), columns)
 
 
 def by_spark(session: SparkSession, file: Path, columns: pa.Schema) -> pa.Table:

@@ -16,7 +16,7 @@ from dagster_ckpt.protocol.manifest.manifest import ReadBy
 from dagster_ckpt.runtime.declared.stream import Stream
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
-from tests.spark.ways import DRIVER, TASKS, WAYS
+from tests.spark.ways import DRIVER, TASKS, WAYS, readers
 
 Work = Callable[[DataFrame], DataFrame]
 SCHEMA = "k string, n long, d double, at timestamp"
@@ -71,12 +71,6 @@ def test_the_table_is_that_of_the_batch(
     assert stream.history().verify().whole
 
 
-def readers(stream: StreamUnderTest) -> list[ReadBy | None]:
-    """Who read each epoch that had rows."""
-    every = [epoch.manifest.statistics for epoch in stream.epochs]
-    return [each.read_by for each in every if each.rows_in]
-
-
 @pytest.mark.parametrize(
     ("way", "reader"),
     [
@@ -102,7 +96,9 @@ def test_a_file_that_only_spark_reads_turns_up(
         stream.run(totals(inbox, WORKS["all"]))
     assert readers(stream) == [reader, ReadBy.SPARK, ReadBy.SPARK]
     assert ways[0] == way
-    [said] = [record.getMessage() for record in caplog.records if "Spark reads the files" in record.getMessage()]
+    [said] = [
+        record.getMessage() for record in caplog.records if "Spark reads the rows of this run" in record.getMessage()
+    ]
     assert "the column k as BYTE_ARRAY" in said
     assert repr(stream.rows()) == repr(of_batch(spark, inbox, WORKS["all"]))
     assert stream.history().verify().whole

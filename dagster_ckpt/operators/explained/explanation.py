@@ -130,7 +130,7 @@ class Explanation:
     """The steps of a stream in the order of its dataflow. `str()` is the text of all.
 
     `ignored_watermarks` are those in a query, each as its column and its delay: they let nothing go. `read_by` says
-    whether Arrow reads the files of the sources, and why not; empty where the sources are not known.
+    whether Arrow reads the sources, and why not; empty where the sources are not known.
     """
 
     steps: tuple[ExplainedStep, ...]

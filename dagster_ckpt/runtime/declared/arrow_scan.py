@@ -1,18 +1,19 @@
-"""Which inputs of a stream Arrow reads from their files in place of Spark, and why it does not read the others."""
+"""Which sources of a stream Arrow reads in place of Spark, and why it does not read the others."""
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from dagster_ckpt.runtime.catalyst.query_plan import Leaf, leaves, node_of, source_options
+from dagster_ckpt.runtime.catalyst.query_plan import Leaf, SourceOptions, leaves, node_of, source_options
 from dagster_ckpt.runtime.catalyst.values import Node
 from dagster_ckpt.runtime.declared.arrow_plan import arrow_work
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
-from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError, used_columns
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork, LeftToSparkError, used_columns
 from dagster_ckpt.runtime.task.file_scan import FileScan
 
 if TYPE_CHECKING:
@@ -50,16 +51,39 @@ _PADDED = "__CHAR_VARCHAR_TYPE_STRING"
 """What Spark writes beside a column of the types CHAR and VARCHAR."""
 
 
-def find_scan(frame: "DataFrame", names: Sequence[str]) -> FileScan:
-    """What Arrow reads for these columns of an input. Raises `LeftToSparkError` where it does not."""
+@dataclass(frozen=True)
+class SourceWork:
+    """What a step reads of an input's only source: by this work, of the columns at these places."""
+
+    leaf: Leaf
+    source: SourceOptions
+    work: ArrowWork
+    used: Sequence[int]
+
+    @property
+    def schema(self) -> "dict[str, Any]":
+        """All columns as Spark has them, in the form of its JSON."""
+        relation: Any = self.leaf.relation.java
+        found: dict[str, Any] = json.loads(str(relation.schema().json()))
+        return found
+
+
+def source_work(frame: "DataFrame", names: Sequence[str]) -> SourceWork:
+    """What Arrow does for these columns of an input. Raises `LeftToSparkError` where it does not."""
     plan = node_of(frame)
     added = list(_above_leaf(plan))
     leaf, *others = leaves(plan)
     if others or not leaf.relation.kind.startswith("StreamingRelation"):
         raise LeftToSparkError("an input reads several sources")
-    columns = _columns(frame.sparkSession, leaf)
     work, used = used_columns(arrow_work(added, leaf.relation.output, plan.output, names))
-    return FileScan(_in_arrow([columns[place] for place in used]), work)
+    return SourceWork(leaf, source_options(leaf), work, used)
+
+
+def file_scan(found: SourceWork, session: "SparkSession") -> FileScan:
+    """The files of a source, as Arrow reads them. Raises `LeftToSparkError` where it does not."""
+    _check_files(session, found)
+    fields = found.schema["fields"]
+    return FileScan(_in_arrow([fields[place] for place in found.used]), found.work)
 
 
 def _above_leaf(plan: Node) -> Iterator[Node]:
@@ -71,23 +95,21 @@ def _above_leaf(plan: Node) -> Iterator[Node]:
         plan = plan.child
 
 
-def _columns(session: "SparkSession", leaf: Leaf) -> list["Any"]:
-    """The columns of files of Parquet, as Spark has them."""
-    found = source_options(leaf)
+def _check_files(session: "SparkSession", of: SourceWork) -> None:
+    """Raise `LeftToSparkError` for files that Spark is told to read otherwise."""
+    found = of.source
     if not found.reads_files or found.format != "parquet":
         raise LeftToSparkError(f"the format of a source is {found.format}")
     options = sorted(found.options.keys() - _OF_LISTING)
     if options:
         raise LeftToSparkError(f"the reader has the option {options[0]}")
-    relation: Any = leaf.relation.java
+    relation: Any = of.leaf.relation.java
     if not relation.dataSource().sourceInfo().partitionColumns().isEmpty():
         raise LeftToSparkError("columns are in the names of folders")
     for name, value in _SETTINGS.items():
         there = str(session.conf.get(name))
         if there.lower() != value.lower():
             raise LeftToSparkError(f"{name} is {there}")
-    fields: list[Any] = json.loads(str(relation.schema().json()))["fields"]
-    return fields
 
 
 def _in_arrow(fields: Sequence["Any"]) -> pa.Schema:

@@ -13,12 +13,18 @@ from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.catalyst.physical_plan import read_once
 from dagster_ckpt.runtime.declared.sources import positions_by_source
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.stream_checks import CheckedStream, event_time_columns, initial_rows, plan_stages
+from dagster_ckpt.runtime.driver.stream_checks import (
+    CheckedStream,
+    event_time_columns,
+    initial_rows,
+    plan_stages,
+    reader_text,
+)
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
 from dagster_ckpt.runtime.driver.terms import Terms
 from dagster_ckpt.runtime.kafka.topics import Topics
 from dagster_ckpt.runtime.lag.source_lags import SourceLags
-from dagster_ckpt.runtime.micro_batch.batch_files import FilesByArrow
+from dagster_ckpt.runtime.micro_batch.batch_pieces import ArrowInputs
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.micro_batch.epoch_plans import Shuffled
 from dagster_ckpt.runtime.micro_batch.executor_files import ExecutorFiles
@@ -84,7 +90,7 @@ class OpenStream:
     replies: ReplyAccumulator
     files: ExecutorFiles | None
     nulls: NullRowsWarning
-    by_arrow: FilesByArrow
+    by_arrow: ArrowInputs
 
     @classmethod
     def of(cls, job: StreamJob, checked: CheckedStream, root: ObjectStore, terms: Terms) -> "OpenStream":
@@ -92,7 +98,8 @@ class OpenStream:
         run, session, writer = terms.run, job.stream.frame.sparkSession, terms.writer
         steps, coordination = len(checked.dataflow.operators), job.options.coordination
         topics = Topics(job.asset, checked.sources, session, run.hooks.on_skipped)
-        _LOG.info("%s. stream=%s", checked.reader_text, job.asset)
+        inputs = checked.arrow_inputs(job)
+        _LOG.info("%s. stream=%s", reader_text(inputs), job.asset)
         far = job.address.is_shared_folder and not is_local(session)
         return cls(
             job=job,
@@ -106,7 +113,7 @@ class OpenStream:
             replies=session.sparkContext.accumulator([], Replies()),
             files=ExecutorFiles(writer.store) if far else None,
             nulls=NullRowsWarning(job.asset),
-            by_arrow=FilesByArrow(job.asset, () if isinstance(checked.file_inputs, str) else checked.file_inputs),
+            by_arrow=ArrowInputs(job.asset, () if isinstance(inputs, str) else inputs),
         )
 
     @property

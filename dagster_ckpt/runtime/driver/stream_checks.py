@@ -16,6 +16,7 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.operators.local_aggregate import local_aggregate
 from dagster_ckpt.operators.partial_aggregate import can_be_partial, partial_aggregate
 from dagster_ckpt.operators.since_now import begins_now, former, resolve_since
+from dagster_ckpt.protocol.epochs.upstream import FORMAT as UPSTREAM
 from dagster_ckpt.protocol.manifest.manifest import (
     InitialTable,
     InputSpec,
@@ -31,7 +32,7 @@ from dagster_ckpt.runtime.catalyst.physical_plan import read_once
 from dagster_ckpt.runtime.catalyst.query_plan import analysed_plan, check_streams, leaves, refuse_stateful_steps
 from dagster_ckpt.runtime.catalyst.values import Node
 from dagster_ckpt.runtime.declared.arrow_plan import find_arrow_work
-from dagster_ckpt.runtime.declared.arrow_scan import find_scan
+from dagster_ckpt.runtime.declared.arrow_scan import SourceWork, file_scan, source_work
 from dagster_ckpt.runtime.declared.function_digests import Digests, function_digests
 from dagster_ckpt.runtime.declared.pipeline import Dataflow, build_dataflow
 from dagster_ckpt.runtime.declared.renaming import rename, with_files
@@ -39,13 +40,15 @@ from dagster_ckpt.runtime.declared.sources import StreamSource, identify_sources
 from dagster_ckpt.runtime.declared.step_operator import check_initial
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import StreamJob
-from dagster_ckpt.runtime.micro_batch.batch_files import ScannedInput
+from dagster_ckpt.runtime.micro_batch.batch_pieces import ScannedInput
 from dagster_ckpt.runtime.micro_batch.initial_tables import describe_table, refuse_other_tables
 from dagster_ckpt.runtime.spark.session import is_session_of_a_stream
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork, LeftToSparkError
 from dagster_ckpt.runtime.task.dataflow import Stage, shard_replies, union_inputs
 from dagster_ckpt.runtime.task.epoch_task import GroupedBy, Replies, TaskSetup
+from dagster_ckpt.runtime.task.file_scan import FileScan
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
+from dagster_ckpt.runtime.upstreams.log_scan import LogScan, log_scan
 from dagster_ckpt.storage.chain.damaged_end import newest_known
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import check_reach
@@ -108,21 +111,17 @@ class CheckedStream:
         steps = zip(self.stream.steps, self.dataflow.operators, strict=True)
         return tuple(_arrow_works(step, operator.pipeline, self.readers) for step, operator in steps)
 
-    @cached_property
-    def file_inputs(self) -> "tuple[ScannedInput, ...] | str":
-        """The inputs that read sources, where Arrow reads their files; else why Spark does."""
+    def arrow_inputs(self, job: StreamJob | None) -> "tuple[ScannedInput, ...] | str":
+        """The inputs that read sources, where Arrow reads them; else why Spark does.
+
+        `job` runs it; None where it has no store, and so no upstreams.
+        """
         try:
-            return tuple(self._file_inputs())
+            return tuple(self._arrow_inputs(job))
         except LeftToSparkError as reason:
             return str(reason)
 
-    @property
-    def reader_text(self) -> str:
-        """Who reads the rows of sources, and why, for people."""
-        inputs = self.file_inputs
-        return f"Spark reads the rows: {inputs}" if isinstance(inputs, str) else "Arrow reads the files"
-
-    def _file_inputs(self) -> Iterator[ScannedInput]:
+    def _arrow_inputs(self, job: StreamJob | None) -> Iterator[ScannedInput]:
         by_identity = {source.identity: source for source in self.sources}
         for number, (step, operator) in enumerate(zip(self.stream.steps, self.dataflow.operators, strict=True)):
             pipeline = operator.pipeline
@@ -131,9 +130,20 @@ class CheckedStream:
                 raise LeftToSparkError("a step has no key" if all(read) else "a step reads a source and another step")
             for place, (stream, spec) in enumerate(zip(step.inputs, pipeline.inputs, strict=True)):
                 if spec.step is None:
-                    scan = find_scan(stream.frame, spec.schema.names)
+                    found = source_work(stream.frame, spec.schema.names)
                     [identity] = spec.sources
-                    yield ScannedInput(number, place, by_identity[identity], scan)
+                    yield ScannedInput(number, place, by_identity[identity], _scan(found, stream, job))
+
+
+def _scan(found: SourceWork, stream: Stream, job: StreamJob | None) -> FileScan | LogScan:
+    if found.source.format == UPSTREAM and job is not None:
+        return log_scan(found, job.address, job.folder)
+    return file_scan(found, stream.frame.sparkSession)
+
+
+def reader_text(inputs: "tuple[ScannedInput, ...] | str") -> str:
+    """Who reads the rows of sources, and why, for people."""
+    return f"Spark reads the rows: {inputs}" if isinstance(inputs, str) else "Arrow reads the sources"
 
 
 def check_stream(job: StreamJob) -> CheckedStream:

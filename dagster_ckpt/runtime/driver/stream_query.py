@@ -16,7 +16,7 @@ from dagster_ckpt.runtime.driver.stream_checks import can_aggregate_before, can_
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobResult
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
 from dagster_ckpt.runtime.lag.lag import Lag, LagGauge
-from dagster_ckpt.runtime.micro_batch.batch_files import files_to_scan
+from dagster_ckpt.runtime.micro_batch.batch_pieces import pieces_to_read
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
 from dagster_ckpt.runtime.micro_batch.epoch_plans import EpochPlans
 from dagster_ckpt.runtime.micro_batch.watermarks import InputWatermark, Watermarks
@@ -83,16 +83,16 @@ class StreamQuery:
     def _work(self, batch: DataFrame, batch_id: int) -> None:
         if self._must_begin:
             self._begin()
-        if self._by_arrow.inputs and self._work_files(batch_id):
+        if self._by_arrow.inputs and self._work_by_arrow(batch_id):
             return
         rows = self._plans.on(batch, self._query.execution_of_batch(batch))
         self._driver.work(rows, self._plans.assignments, batch_id)
 
-    def _work_files(self, batch_id: int) -> bool:
-        """Make an epoch of a micro-batch whose files Arrow reads; False where Spark has to read them."""
+    def _work_by_arrow(self, batch_id: int) -> bool:
+        """Make an epoch of a micro-batch that Arrow reads; False where Spark has to read it."""
         try:
-            files = files_to_scan(self._by_arrow.inputs, self._checkpoint, batch_id)
-            work = self._plans.on_files(self._open.session, files)
+            pieces = pieces_to_read(self._by_arrow.inputs, self._checkpoint, batch_id)
+            work = self._plans.on_pieces(self._open.session, pieces)
         except LeftToSparkError as reason:
             self._by_arrow.leave(reason)
             return False

@@ -16,15 +16,15 @@ from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.runtime.micro_batch.epoch_job import JobOutcome
 from dagster_ckpt.runtime.task.ack_rows import Reply
 from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
-from dagster_ckpt.runtime.task.dataflow import Stage, inputs_of_files
+from dagster_ckpt.runtime.task.dataflow import Stage, scan_inputs
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, run_task
-from dagster_ckpt.runtime.task.file_scan import REFUSED, FileRange, FileScan, check_files, scan
+from dagster_ckpt.runtime.task.scan import REFUSED, AnyScan, Piece, check_pieces, scan
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 ROWS_MAX = 20_000
 BYTES_MAX = 1 << 22
-FILES_MAX = 64
-"""The most rows, bytes of files, and files that the driver works itself."""
+PIECES_MAX = 64
+"""The most rows, bytes, and pieces, such as files, that the driver works itself."""
 STREAMED_BYTES_MAX = 1 << 26
 """The most bytes of files whose rows come while they are worked: then there are few keys, and Spark is on this host.
 
@@ -74,20 +74,18 @@ def _rows_for(changes: Sequence[pa.Table], stage: Stage, following: Stage) -> It
         yield from packed.rows(table.select(changes_schema(stage.pipeline).names)).to_batches()
 
 
-def work_on(
-    stages: Sequence[Stage], scans: Sequence[FileScan], files: Sequence[FileRange], *, streams: bool
-) -> DriverWork:
+def work_on(stages: Sequence[Stage], scans: Sequence[AnyScan], pieces: Sequence[Piece], *, streams: bool) -> DriverWork:
     """The work on these files. Raises `LeftToSparkError`, and `TooManyRowsError` where it is not the driver's.
 
     `streams`: rows may also come while they are worked, so that there may be more of them.
     """
-    size = sum(file.length for file in files)
-    if len(files) > FILES_MAX or size > (STREAMED_BYTES_MAX if streams else BYTES_MAX):
+    size = sum(piece.length for piece in pieces)
+    if len(pieces) > PIECES_MAX or size > (STREAMED_BYTES_MAX if streams else BYTES_MAX):
         raise TooManyRowsError
-    inputs = inputs_of_files(stages, scans)
-    rows = _batches(scan(0, inputs[0], files))
+    inputs = scan_inputs(stages, scans)
+    rows = _batches(scan(0, inputs[0], pieces))
     if size > BYTES_MAX:
-        check_files(inputs, files)
+        check_pieces(inputs, pieces)
         return DriverWork(stages, rows)
     return DriverWork(stages, _few_rows(rows))
 

@@ -29,19 +29,19 @@ from dagster_ckpt.runtime.micro_batch.driver_work import (
 from dagster_ckpt.runtime.spark.session import is_local, task_slots
 from dagster_ckpt.runtime.task.dataflow import (
     Stage,
-    inputs_of_files,
     on_batch,
-    on_files,
     on_rows,
+    on_scans,
+    scan_inputs,
     shard_replies,
     source_inputs,
 )
 from dagster_ckpt.runtime.task.epoch_task import GroupedBy, ReplyAccumulator
-from dagster_ckpt.runtime.task.file_scan import (
+from dagster_ckpt.runtime.task.scan import (
     SCAN_PROPERTY,
-    FileRange,
-    FileScan,
-    check_files,
+    AnyScan,
+    Piece,
+    check_pieces,
     encode_scan,
     scan_tasks,
     spread,
@@ -52,9 +52,11 @@ _FEW_AT = ((2_500, 0.0), (50_000, 2.5), (120_000, 5.0))
 """Where an epoch touches no more keys than this, with at least so many rows a key, one task is the fastest."""
 _GROUPS_AT = 10.0
 """Several tasks are soonest done with more keys than that, if each has so many rows."""
-_FILES_MAX = 10_000
+_PIECES_MAX = 10_000
+_ORDER_CHARACTERS_MAX = 1 << 21
+"""The most of what tells the tasks which pieces are their own: each of them gets all of it."""
 _CHECKED_MAX = 32
-"""The footers of so many files are read before an epoch begins: what a task finds costs a start of the query."""
+"""So many pieces are looked at before an epoch begins: what a task finds costs a start of the query."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -112,7 +114,7 @@ class EpochPlans:
         newest: Manifest,
         *,
         aggregates: bool,
-        scans: Sequence[FileScan] = (),
+        scans: Sequence[AnyScan] = (),
         groups_where_read: bool = False,
     ) -> None:
         self._staged = cache(staged)
@@ -145,34 +147,37 @@ class EpochPlans:
         """Those of the steps in the same epoch."""
         return tuple(stage.setup.assignment for stage in self.stages)
 
-    def on_files(self, session: SparkSession, files: Sequence[FileRange]) -> PlannedRows | DriverWork | None:
-        """What comes of a micro-batch whose files are read by Arrow: in the driver if they are few, else in tasks.
+    def on_pieces(self, session: SparkSession, pieces: Sequence[Piece]) -> PlannedRows | DriverWork | None:
+        """What comes of a micro-batch whose pieces Arrow reads: in the driver if they are small, else in tasks.
 
         None: they are too many to tell each task which ones are its own. Raises `LeftToSparkError` where Spark has to
         read them.
         """
-        if len(files) > _FILES_MAX:
+        if len(pieces) > _PIECES_MAX:
             return None
         if self._of_driver and self._few_changes:
             with suppress(TooManyRowsError):
                 streams = self._best is not Shuffled.ROWS and is_local(session)
-                work = work_on(self._of_driver, self._scans, files, streams=streams)
+                work = work_on(self._of_driver, self._scans, pieces, streams=streams)
                 self._now = self._of_driver
                 return work
         shuffled = self._best if self._groups_where_read else Shuffled.ROWS
         if shuffled is Shuffled.FEW_GROUPS and any(stage.works is None for stage in self._now[1:]):
             # Partitions of steps that have other numbers of tasks may meet in one of Spark's stages.
             shuffled = Shuffled.GROUPS
+        tasks = scan_tasks(pieces, task_slots(session))
+        order = encode_scan(spread(pieces, tasks))
+        if len(order) > _ORDER_CHARACTERS_MAX:
+            return None
         self._now = self._staged(shuffled, GroupedBy.ARROW)
-        check_files(inputs_of_files(self._now, self._scans), files[:: 1 + len(files) // _CHECKED_MAX])
-        tasks = scan_tasks(files, task_slots(session))
+        check_pieces(scan_inputs(self._now, self._scans), pieces[:: 1 + len(pieces) // _CHECKED_MAX])
         plan = self._scan_plans.get((shuffled, tasks))
         if plan is None:
-            staged = on_files(session, self.stages, self._scans, tasks)
+            staged = on_scans(session, self.stages, self._scans, tasks)
             plan = PhysicalPlan(session, [], lambda _, cut: shard_replies(staged, self._replies, cut))
             if plan.stays:
                 self._scan_plans[shuffled, tasks] = plan
-        return plan.alone({SCAN_PROPERTY: encode_scan(spread(files, tasks))})
+        return plan.alone({SCAN_PROPERTY: order})
 
     def on(self, batch: DataFrame, reads: Java) -> DataFrame | PlannedRows:
         """What comes of a micro-batch. `reads` has the plans that read its rows from the sources."""

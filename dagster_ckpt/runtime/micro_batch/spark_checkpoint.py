@@ -81,6 +81,10 @@ class SparkCheckpoint:
         found = (lines[source.lines[0]] for source in self._sources)
         return tuple(None if line == _NO_POSITION else line for line in found)
 
+    def offset(self, source: StreamSource, batch_id: int) -> str | None:
+        """Spark's offset of one source after a batch."""
+        return self.offsets(batch_id)[self._sources.index(source)]
+
     def files_after(self, source: StreamSource, offset: str | None) -> frozenset[str]:
         """The files that Spark has planned to read after this offset of a file source, spelled as it spells them."""
         found: set[str] = set()

@@ -7,7 +7,8 @@ Reading order
     shard_work        its rows through the operator
     arrow_work        what Arrow computes of columns as Spark does
     packed_rows       rows on their way to the tasks of a step, as Arrow tables
-    file_scan         files read by Arrow in Spark's tasks
+    scan              what Arrow reads in Spark's tasks in place of Spark
+    file_scan         files read so
     parquet_columns   which columns of a Parquet file mean the same to Arrow and to Spark
     unchanged_steps   the epoch in which changed steps start over
     row_intake        rows in chunks of bounded size

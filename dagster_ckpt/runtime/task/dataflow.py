@@ -16,8 +16,8 @@ from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.epoch_task import PassedOn, ReplyAccumulator, TaskSetup, epoch_task
-from dagster_ckpt.runtime.task.file_scan import FileScan, scan_task
 from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
+from dagster_ckpt.runtime.task.scan import AnyScan, ScanInput, scan_task
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
 _NOTHING = "nothing boolean"
@@ -30,8 +30,8 @@ class Stage:
 
     An input of a source ignores those. `pipeline` is the step's. `shared`: several inputs read its changes. `works`:
     the tasks of the steps before do that work themselves for each input, so that Spark moves their changes as tables.
-    `partial`: Spark aggregates the rows before it shuffles them. `local`: the tasks that read files group the rows.
-    `scanned` has the rows of all inputs as tables, which tasks have read from files.
+    `partial`: Spark aggregates the rows before it shuffles them. `local`: the tasks that read by Arrow group the rows.
+    `scanned` has the rows of all inputs as tables, which tasks have read by Arrow.
     """
 
     pipeline: Pipeline
@@ -111,18 +111,18 @@ def on_rows(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
     ]
 
 
-def on_files(session: SparkSession, stages: Sequence[Stage], scans: Sequence[FileScan], tasks: int) -> list[Stage]:
-    """The stages over files that so many tasks read; `scans` are those of each input that reads a source."""
+def on_scans(session: SparkSession, stages: Sequence[Stage], scans: Sequence[AnyScan], tasks: int) -> list[Stage]:
+    """The stages over what so many tasks read by Arrow; `scans` are those of each input that reads a source."""
     found = list(stages)
-    for number, inputs in inputs_of_files(stages, scans).items():
+    for number, inputs in scan_inputs(stages, scans).items():
         idle = session.range(0, tasks, 1, tasks)
         scanned = idle.mapInArrow(scan_task(number, inputs), to_spark_schema(PACKED))
         found[number] = replace(stages[number], scanned=scanned)
     return found
 
 
-def inputs_of_files(stages: Sequence[Stage], scans: Sequence[FileScan]) -> dict[int, list[tuple[FileScan, PackedRows]]]:
-    """How the rows of files come to the tasks of the stages that read them, by the number of the stage."""
+def scan_inputs(stages: Sequence[Stage], scans: Sequence[AnyScan]) -> dict[int, list[ScanInput]]:
+    """How rows that Arrow reads come to the tasks of the stages that read them, by the number of the stage."""
     left = iter(scans)
     found = {}
     for number, stage in enumerate(stages):

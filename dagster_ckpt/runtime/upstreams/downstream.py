@@ -1,21 +1,19 @@
 """The stream that reads an upstream: what it reads, where it is, and which Spark it needs."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
 
-from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.errors import InvalidPipelineError
 from dagster_ckpt.protocol.change_columns import CHANGE_FIELDS
 from dagster_ckpt.protocol.epochs.upstream import ROWS_A_PART
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.manifest.row_key import row_key
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema, to_spark_schema
-from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.stores.address import StoreAddress
-from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.widening import widens
 
 _LOG_COLUMNS = frozenset(field.name for field in CHANGE_FIELDS)
@@ -54,6 +52,12 @@ class Planned:
     columns: pa.Schema
     key: tuple[str, ...] | None
 
+    @classmethod
+    def parse(cls, columns: pa.Schema, key: str) -> "Planned":
+        """That of a source with these columns, whose option `key` is this."""
+        names = json.loads(key)
+        return cls(columns, None if names is None else tuple(names))
+
     def has_names_of(self, pipeline: Pipeline) -> bool:
         """Whether the table of this pipeline has all these columns by their names."""
         return _LOG_COLUMNS.union(pipeline.output.names).issuperset(self.columns.names)
@@ -91,7 +95,3 @@ class Downstream:
     epochs_max: int
     tasks: int
     rows_a_part: int = ROWS_A_PART
-
-    def chain(self, folder: str) -> ManifestChain:
-        """The manifests of a stream in the store."""
-        return ManifestChain(folder_store(self.address.open(), folder), SystemClock())

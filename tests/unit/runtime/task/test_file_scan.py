@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_ckpt.runtime.task import file_scan
-from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
-from dagster_ckpt.runtime.task.file_scan import (
-    FileRange,
-    check_file,
-    decode_scan,
-    encode_scan,
-    read_ranges,
-    scan_tasks,
-    spread,
-)
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork, LeftToSparkError
+from dagster_ckpt.runtime.task.file_scan import FileRange, FileScan
+from dagster_ckpt.runtime.task.scan import decode_scan, encode_scan, scan_tasks, spread
 from tests.worlds.examples import examples
 
 COLUMNS = pa.schema({"a": pa.int64(), "more": pa.string()})
+
+
+def reading(columns: pa.Schema) -> FileScan:
+    return FileScan(columns, ArrowWork((), ()))
+
+
+FILES = reading(COLUMNS)
 
 
 def whole(path: str, size: int) -> FileRange:
@@ -57,10 +57,7 @@ def test_each_row_is_read_once(
     assert len(order) == tasks
     text = encode_scan(order)
     read = [
-        row["a"]
-        for task in range(tasks)
-        for batch in read_ranges(COLUMNS, decode_scan(text, task))
-        for row in batch.to_pylist()
+        row["a"] for task in range(tasks) for batch in FILES.read(decode_scan(text, task)) for row in batch.to_pylist()
     ]
     assert sorted(read) == [place * 1000 + number for place, size in enumerate(sizes) for number in range(size)]
 
@@ -69,7 +66,7 @@ def test_a_row_group_beyond_the_end_of_its_file_is_in_the_last_range(tmp_path: P
     """Readers need no total size to find the pages of a column, and a writer may say any."""
     file = write_file(tmp_path, "one.parquet", range(10), 10)
     short = replace(file, size=10, length=5)
-    read = [batch.num_rows for each in (short, replace(short, start=5)) for batch in read_ranges(COLUMNS, [each])]
+    read = [batch.num_rows for each in (short, replace(short, start=5)) for batch in FILES.read([each])]
     assert read == [10]
 
 
@@ -89,14 +86,14 @@ def test_there_are_as_many_tasks_as_can_run_or_a_multiple() -> None:
 
 def test_a_column_that_a_file_lacks_is_null(tmp_path: Path) -> None:
     file = write_file(tmp_path, "one.parquet", [1, 2], 10)
-    [batch] = read_ranges(COLUMNS, [file])
+    [batch] = FILES.read([file])
     assert batch.to_pylist() == [{"a": 1, "more": None}, {"a": 2, "more": None}]
-    [batch] = read_ranges(pa.schema({"more": pa.string()}), [file])
+    [batch] = reading(pa.schema({"more": pa.string()})).read([file])
     assert batch.to_pylist() == [{"more": None}] * 2
 
 
 def test_rows_without_columns_are_counted(tmp_path: Path) -> None:
-    [batch] = read_ranges(pa.schema([]), [write_file(tmp_path, "one.parquet", [1, 2, 3], 10)])
+    [batch] = reading(pa.schema([])).read([write_file(tmp_path, "one.parquet", [1, 2, 3], 10)])
     assert batch.num_rows == 3
 
 
@@ -104,4 +101,4 @@ def test_the_error_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     for path in (tmp_path / "bad.parquet", tmp_path / "gone.parquet"):
         with pytest.raises(LeftToSparkError, match=f"file={path}$"):
-            check_file(str(path), COLUMNS)
+            FILES.check(whole(str(path), 4))

@@ -1,0 +1,157 @@
+"""The rows of an upstream between two positions, in shares that several tasks read."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from dagster_ckpt.clock import SystemClock
+from dagster_ckpt.ids import StreamUuid
+from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition, backfill_pin
+from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
+from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
+from dagster_ckpt.runtime.spark.unseen_store import host_named
+from dagster_ckpt.runtime.upstreams.downstream import Planned, Read
+from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
+from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
+from dagster_ckpt.storage.retention_refs.pins import find_pin
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.storage.stores.folder import folder_store
+from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
+
+_ROW_BYTES = 32
+
+
+@dataclass(frozen=True)
+class SnapshotShare(InputPartition):
+    """A share of the part, up to `until`, of the snapshot that the downstream has pinned."""
+
+    downstream: StreamUuid
+    until: UpstreamPosition
+    table_bytes: int
+    share: Share
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes it has."""
+        return self.table_bytes // self.share.of
+
+    def split(self, tasks: int) -> "list[SnapshotShare]":
+        """The shares of so many tasks, which together are this one."""
+        return [replace(self, share=share) for share in self.share.split(tasks)]
+
+
+@dataclass(frozen=True)
+class LogShare(InputPartition):
+    """A share of what epochs changed: their manifests, reduced to their change logs."""
+
+    epochs: tuple[Manifest, ...]
+    share: Share
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes it has."""
+        return sum(ref.bytes for manifest in self.epochs for ref in manifest.changes) // self.share.of
+
+    def split(self, tasks: int) -> "list[LogShare]":
+        """The shares of so many tasks, which together are this one."""
+        return [replace(self, share=share) for share in self.share.split(tasks)]
+
+
+UpstreamShare = SnapshotShare | LogShare
+
+
+class UpstreamRows:
+    """What a stream reads of an upstream, both in the store at this address. `folder` is the reading stream's.
+
+    What it has read of the store stays in its process.
+    """
+
+    def __init__(self, address: StoreAddress, folder: str, stream: str, read: Read, planned: Planned) -> None:
+        self._address = address
+        self._folder = folder
+        self._stream = stream
+        self._read = read
+        self.planned = planned
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UpstreamRows, (self._address, self._folder, self._stream, self._read, self.planned)
+
+    @cached_property
+    def log(self) -> UpstreamLog:
+        """The upstream's epochs."""
+        return UpstreamLog(self.chain, self._stream)
+
+    @cached_property
+    def chain(self) -> ManifestChain:
+        """The upstream's manifests."""
+        return self._chain(folder_of(parts_of_name(self._stream)))
+
+    def reader(self) -> Reader:
+        """The reading stream, as its newest manifest has it."""
+        own = self._chain(self._folder).newest()
+        assert own is not None, "a downstream opens its stream before it reads"
+        return Reader.of(own)
+
+    def shares(self, after: UpstreamPosition | None, until: UpstreamPosition) -> Sequence[UpstreamShare]:
+        """What is read between these positions, None being the beginning. A share can be split.
+
+        Raises `NothingFollowsError` where the upstream no longer has it as it was planned.
+        """
+        newest = self.log.newest()
+        after = after or UpstreamPosition(newest.uuid)
+        if after == until:
+            return []
+        if until.parts:
+            stream = self.reader().stream
+            pinned = self._pinned_manifest(stream, until)
+            self._check_planned(after, [with_names_of(pinned, newest), newest])
+            parts = [Share(part, until.parts) for part in range(after.part, until.part)]
+            return [SnapshotShare(stream, until, _table_bytes(pinned), part) for part in parts]
+        epochs = [with_names_of(each, newest) for each in self.log.epochs_after(newest, after, until=until.epoch)]
+        self._check_planned(after, [*epochs, newest])
+        changed = tuple(manifest for manifest in epochs if manifest.changes)
+        return [LogShare(changed, Share())] if changed else []
+
+    def rows(self, share: InputPartition, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """These columns of the rows of a share."""
+        with host_named(self.chain.store):
+            yield from self._rows(share, columns)
+
+    def _rows(self, share: InputPartition, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        clock, store = SystemClock(), self.chain.store
+        match share:
+            case SnapshotShare(downstream=downstream, until=until, share=part):
+                snapshot = self._pinned_manifest(downstream, until)
+                if not self.planned.has_names_of(snapshot.pipeline):
+                    snapshot = with_names_of(snapshot, self.log.newest())
+                files = with_ancestors(store, self._address.open(), snapshot.ancestors)
+                yield from table_rows(files, clock, snapshot, columns, part)
+            case LogShare(epochs=epochs, share=part):
+                read = net_changes if self._read is Read.TABLE else raw_changes
+                yield from read(store, clock, epochs, columns, part)
+
+    def _check_planned(self, at: UpstreamPosition, manifests: Iterable[Manifest]) -> None:
+        if not self.planned.matches([manifest.pipeline for manifest in manifests]):
+            raise NothingFollowsError(Trouble.PLANNED_OTHERWISE, at)
+
+    def _pinned_manifest(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
+        """The snapshot that a batch up to `until` was planned on."""
+        pin = find_pin(self.chain, backfill_pin(downstream, until.term))
+        if pin is None or not until.is_at(pin.manifest) or pin.manifest.uuid != until.uuid:
+            raise NothingFollowsError(Trouble.UNPINNED, until)
+        return pin.manifest
+
+    def _chain(self, folder: str) -> ManifestChain:
+        return ManifestChain(folder_store(self._address.open(), folder), SystemClock())
+
+
+def _table_bytes(snapshot: Manifest) -> int:
+    """About how many bytes the files of a table have."""
+    statistics = snapshot.statistics
+    return max(statistics.state_bytes, _ROW_BYTES * (snapshot.table_rows or statistics.state_rows))
