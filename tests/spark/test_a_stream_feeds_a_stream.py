@@ -19,9 +19,11 @@ from dagster_ckpt.protocol.object_names import folder_of
 from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.stream_job import JobHooks
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
+from dagster_ckpt.runtime.micro_batch import epoch_plans
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.plans.compiler import stream_of_sql
 from dagster_ckpt.runtime.spark.spark_reader import register_spark_reader
+from dagster_ckpt.runtime.task.dataflow import on_scans
 from dagster_ckpt.runtime.upstreams.downstream import Downstream
 from dagster_ckpt.runtime.upstreams.upstream_stream import newest_manifest, read_changes, read_table
 from dagster_ckpt.state.engine import Engine
@@ -29,7 +31,7 @@ from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.operations.collector import Collector
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
-from tests.spark.ways import WAYS, readers
+from tests.spark.ways import TASKS, WAYS, readers
 from tests.unit.history.made_streams import MadeStream, departures
 from tests.worlds.graph_stream import GraphStream
 
@@ -232,6 +234,52 @@ def test_an_upstream_is_read_in_any_way(
     assert ways == [way] * 4
     assert set(readers(chain.down)) == {ReadBy(way)}
     assert sorted(chain.down.rows(), key=repr) == sorted(table, key=repr)
+    assert chain.down.history().verify().whole
+
+
+def _by_its_key(chain: Chain, spark: SparkSession) -> Stream:
+    return chain.upstream(spark).key_by("k").aggregate(rows=agg.count(), total=agg.sum("total"))
+
+
+def _by_a_computed_key(chain: Chain, spark: SparkSession) -> Stream:
+    rows = chain.changes(spark).where("_change_type != 'delete'").selectExpr("if(total > 50, 'x', k) AS k", "total")
+    return Stream(rows).key_by("k").aggregate(total=agg.max("total"))
+
+
+@pytest.mark.ways(TASKS)
+@pytest.mark.parametrize(
+    ("reads", "stays", "rows"),
+    [
+        (Chain.large, True, 94),
+        (_by_its_key, True, 101),
+        (_keys_by_total, False, 76),
+        (_by_a_computed_key, False, 53),
+        (_inserts, True, 99),
+    ],
+    ids=["rows", "by their key", "by another key", "by another value", "changes"],
+)
+def test_rows_whose_key_stays_the_same_are_not_shuffled(
+    chain: Chain,
+    reads: Callable[[Chain, SparkSession], Stream],
+    stays: bool,
+    rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor are those of its snapshot, where that is read at once."""
+    nested: list[bool] = []
+
+    def noted(*arguments: Any, nest: bool) -> Any:
+        nested.append(nest)
+        return on_scans(*arguments, nest=nest)
+
+    monkeypatch.setattr(epoch_plans, "on_scans", noted)
+    first = [(f"k{number}", number) for number in range(100)]
+    for batch in (first, [*first[:50], ("new", 3)]):
+        chain.feed(batch)
+        chain.down.run(partial(reads, chain), PATIENT)
+    assert nested == [stays] * 2
+    assert set(readers(chain.down)) == {ReadBy.TASKS}
+    assert len(chain.down.rows()) == rows
     assert chain.down.history().verify().whole
 
 

@@ -45,9 +45,8 @@ from dagster_ckpt.runtime.micro_batch.spark_checkpoint import Advance, SparkChec
 from dagster_ckpt.runtime.micro_batch.watermarks import Watermarks
 from dagster_ckpt.runtime.task.ack_rows import Reply, ShardDecline, merge_acks
 from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
-from dagster_ckpt.runtime.task.epoch_task import EpochOrder, ReplyAccumulator
+from dagster_ckpt.runtime.task.epoch_task import SCAN_PROPERTY, EpochOrder, ReplyAccumulator
 from dagster_ckpt.runtime.task.row_intake import NULL_ROWS
-from dagster_ckpt.runtime.task.scan import SCAN_PROPERTY
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from dagster_ckpt.storage.leases.heartbeat import Pulse
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter

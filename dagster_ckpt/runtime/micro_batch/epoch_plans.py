@@ -36,14 +36,14 @@ from dagster_ckpt.runtime.task.dataflow import (
     shard_replies,
     source_inputs,
 )
-from dagster_ckpt.runtime.task.epoch_task import GroupedBy, ReplyAccumulator
+from dagster_ckpt.runtime.task.epoch_task import SCAN_PROPERTY, GroupedBy, ReplyAccumulator
 from dagster_ckpt.runtime.task.scan import (
-    SCAN_PROPERTY,
     AnyScan,
     Piece,
     check_pieces,
     encode_scan,
     scan_tasks,
+    split_evenly,
     spread,
 )
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment, columns_of_input
@@ -127,7 +127,7 @@ class EpochPlans:
         self._now = self._staged(Shuffled.ROWS, GroupedBy.SPARK)
         self._of_driver = in_one_task(self._now) if scans and can_work(self._now) else ()
         self._plans: dict[Shuffled, BatchPlan] = {}
-        self._scan_plans: dict[tuple[Shuffled, int], PhysicalPlan] = {}
+        self._scan_plans: dict[tuple[Shuffled, int, bool], PhysicalPlan] = {}
         self.adapt_to(newest)
 
     def adapt_to(self, manifest: Manifest) -> None:
@@ -165,18 +165,23 @@ class EpochPlans:
         if shuffled is Shuffled.FEW_GROUPS and any(stage.works is None for stage in self._now[1:]):
             # Partitions of steps that have other numbers of tasks may meet in one of Spark's stages.
             shuffled = Shuffled.GROUPS
-        tasks = scan_tasks(pieces, task_slots(session))
-        order = encode_scan(spread(pieces, tasks))
+        stages = self._staged(shuffled, GroupedBy.ARROW)
+        inputs, nest = scan_inputs(stages, self._scans), False
+        if inputs.keys() == {0} and pieces:
+            nest = all(scan.nests(each, packed) for each in pieces for scan, packed in [inputs[0][each.input]])
+        tasks = stages[0].setup.assignment.tasks if nest else scan_tasks(pieces, task_slots(session))
+        assert tasks is not None, "a step that Arrow reads for has keys"
+        order = encode_scan(split_evenly(pieces, tasks) if nest else spread(pieces, tasks))
         if len(order) > _ORDER_CHARACTERS_MAX:
             return None
-        self._now = self._staged(shuffled, GroupedBy.ARROW)
-        check_pieces(scan_inputs(self._now, self._scans), pieces[:: 1 + len(pieces) // _CHECKED_MAX])
-        plan = self._scan_plans.get((shuffled, tasks))
+        self._now = stages
+        check_pieces(inputs, pieces[:: 1 + len(pieces) // _CHECKED_MAX])
+        plan = self._scan_plans.get((shuffled, tasks, nest))
         if plan is None:
-            staged = on_scans(session, self.stages, self._scans, tasks)
+            staged = on_scans(session, self.stages, self._scans, tasks, nest=nest)
             plan = PhysicalPlan(session, [], lambda _, cut: shard_replies(staged, self._replies, cut))
             if plan.stays:
-                self._scan_plans[shuffled, tasks] = plan
+                self._scan_plans[shuffled, tasks, nest] = plan
         return plan.alone({SCAN_PROPERTY: order})
 
     def on(self, batch: DataFrame, reads: Java) -> DataFrame | PlannedRows:

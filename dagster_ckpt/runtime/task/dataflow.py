@@ -1,9 +1,10 @@
 """The user's DataFrames, followed by our tasks."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -17,7 +18,7 @@ from dagster_ckpt.runtime.spark.arrow_schemas import to_spark_schema
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork
 from dagster_ckpt.runtime.task.epoch_task import PassedOn, ReplyAccumulator, TaskSetup, epoch_task
 from dagster_ckpt.runtime.task.packed_rows import PACKED, TASK, PackedRows
-from dagster_ckpt.runtime.task.scan import AnyScan, ScanInput, scan_task
+from dagster_ckpt.runtime.task.scan import AnyScan, ScanInput, scan_in_place, scan_task
 from dagster_ckpt.runtime.task.shard_assignment import HASH, INPUT, columns_of_input
 
 _NOTHING = "nothing boolean"
@@ -31,7 +32,7 @@ class Stage:
     An input of a source ignores those. `pipeline` is the step's. `shared`: several inputs read its changes. `works`:
     the tasks of the steps before do that work themselves for each input, so that Spark moves their changes as tables.
     `partial`: Spark aggregates the rows before it shuffles them. `local`: the tasks that read by Arrow group the rows.
-    `scanned` has the rows of all inputs as tables, which tasks have read by Arrow.
+    `scanned` has the rows of all inputs as tables, which tasks have read by Arrow; `reads`: its own tasks read them.
     """
 
     pipeline: Pipeline
@@ -42,6 +43,7 @@ class Stage:
     partial: PartialAggregate | None = None
     local: LocalAggregate | None = None
     scanned: DataFrame | None = None
+    reads: Callable[[str, int], Iterator[pa.RecordBatch]] | None = None
 
     @property
     def is_packed(self) -> bool:
@@ -111,9 +113,17 @@ def on_rows(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
     ]
 
 
-def on_scans(session: SparkSession, stages: Sequence[Stage], scans: Sequence[AnyScan], tasks: int) -> list[Stage]:
-    """The stages over what so many tasks read by Arrow; `scans` are those of each input that reads a source."""
+def on_scans(
+    session: SparkSession, stages: Sequence[Stage], scans: Sequence[AnyScan], tasks: int, *, nest: bool
+) -> list[Stage]:
+    """The stages over what so many tasks read by Arrow; `scans` are those of each input that reads a source.
+
+    `nest`: they are the tasks of the first step, each of which reads the rows of its own keys.
+    """
     found = list(stages)
+    if nest:
+        reads = scan_in_place(0, scan_inputs(stages, scans)[0])
+        return [replace(stages[0], scanned=session.range(0, tasks, 1, tasks), reads=reads), *stages[1:]]
     for number, inputs in scan_inputs(stages, scans).items():
         idle = session.range(0, tasks, 1, tasks)
         scanned = idle.mapInArrow(scan_task(number, inputs), to_spark_schema(PACKED))
@@ -189,11 +199,12 @@ def _with_tasks(
     """The changes of a step; of the last one no row."""
     stage, packed_in = stages[number], columns is not None and stages[number].is_packed
     if number == len(stages) - 1:
-        return rows.mapInArrow(epoch_task(stage.setup, columns, replies, packed=packed_in), _NOTHING)
+        work = epoch_task(stage.setup, columns, replies, packed=packed_in, reads=stage.reads)
+        return rows.mapInArrow(work, _NOTHING)
     schema = changes_schema(stage.pipeline)
     packed = None if stage.shared else _packed_rows(stages, number)
     passed_on = PassedOn(schema, numbered=stage.shared, packed=packed)
-    work = epoch_task(stage.setup, columns, replies, passed_on, packed=packed_in)
+    work = epoch_task(stage.setup, columns, replies, passed_on, packed=packed_in, reads=stage.reads)
     if packed is not None:
         return rows.mapInArrow(work, to_spark_schema(PACKED))
     if not stage.shared:
@@ -221,9 +232,11 @@ def _once(changes: DataFrame, stage: Stage, cut: Cut) -> DataFrame:
     return cut(changes.repartitionById(tasks, F.col(task))).toDF(*numbers, task).select(numbers).toDF(*names)
 
 
-def _shuffle(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str]]:
-    """The rows of all inputs, those of a task together, and their columns."""
+def _shuffle(changes: Sequence[DataFrame], stage: Stage) -> tuple[DataFrame, list[str] | None]:
+    """The rows of all inputs, those of a task together, and their columns; None where its tasks read the rows."""
     pipeline, assignment = stage.pipeline, stage.setup.assignment
+    if stage.scanned is not None and stage.reads is not None:
+        return stage.scanned, None
     if stage.is_packed:
         assert assignment.tasks is not None, "rows without keys are not brought to another task"
         tables = [changes[source.step] for source in pipeline.inputs if source.step is not None]

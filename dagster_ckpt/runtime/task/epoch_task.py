@@ -48,6 +48,8 @@ from dagster_ckpt.storage.stores.object_store import ObjectStore
 from dagster_ckpt.storage.stores.retry import retrying
 
 ORDER_PROPERTY = "dagster_ckpt.epoch"
+SCAN_PROPERTY = "dagster_ckpt.scan"
+"""The property of a job with what each of its tasks reads by Arrow."""
 
 
 class GroupedBy(Enum):
@@ -147,12 +149,14 @@ def epoch_task(
     passed_on: PassedOn | None = None,
     *,
     packed: bool = False,
+    reads: Callable[[str, int], Iterator[pa.RecordBatch]] | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: the rows of a partition in, a reply for each of its shards into `sent`.
 
     `columns` are the real names of the rows' columns, in order. None: the epoch has no input, and the rows that Spark
     passes only make the tasks run. `passed_on`: another step follows, so the rows out are this step's changes.
-    `packed`: the rows in are those of `PackedRows`.
+    `packed`: the rows in are those of `PackedRows`. `reads`: the task reads its rows itself, by the property of the job
+    that says what it reads, and its number.
     """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -161,20 +165,20 @@ def epoch_task(
         context = TaskContext.get()
         assert context is not None, "this runs in a Spark task"
         order = EpochOrder.decode(context.getLocalProperty(ORDER_PROPERTY) or "")
-        rows = (
-            unpack(batches)
-            if packed
-            else (
-                batch.slice(0, 0) if columns is None else pa.RecordBatch.from_arrays(batch.columns, names=columns)
-                for batch in batches
-            )
-        )
+        if reads is not None:
+            rows = reads(context.getLocalProperty(SCAN_PROPERTY) or "", context.partitionId())
+        elif packed:
+            rows = unpack(batches)
+        elif columns is None:
+            rows = (batch.slice(0, 0) for batch in batches)
+        else:
+            rows = (pa.RecordBatch.from_arrays(batch.columns, names=columns) for batch in batches)
         replies: list[Reply] = []
         for changes in run_task(setup, order, context.partitionId(), context.taskAttemptId(), rows, replies):
             assert passed_on is not None, "no step follows the last"
             yield from passed_on.batches(changes, context.partitionId())
         if columns is None:  # Spark starts a new Python process for the next task if one has left rows
-            deque(rows, maxlen=0)
+            deque(batches, maxlen=0)
         sent.add([(order.epoch, encode_replies(replies))])
         exempt_from_gc()
 

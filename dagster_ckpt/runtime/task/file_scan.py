@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork, LeftToSparkError
+from dagster_ckpt.runtime.task.packed_rows import PackedRows
 from dagster_ckpt.runtime.task.parquet_columns import columns_to_read
 from dagster_ckpt.runtime.task.scan import REFUSED
 
@@ -61,6 +62,10 @@ class FileScan:
                 columns_to_read(file, self.columns)
         except REFUSED as error:
             raise LeftToSparkError(f"{error}, file={piece.path}") from error
+
+    def nests(self, piece: FileRange, packed: PackedRows) -> bool:
+        """Files have rows of any keys."""
+        return False
 
 
 def _groups_in(footer: pq.FileMetaData, within: FileRange) -> list[int]:

@@ -69,6 +69,13 @@ class PackedRows:
             hashes, rows = self.local.of_rows(hashes, flatten(rows))
         return self._table(rows, hashes)
 
+    def rows_of_task(self, changes: pa.Table, task: int) -> pa.Table:
+        """The same, where all of them are of this task's keys. Raises `LeftToSparkError` where they are not."""
+        rows = self.rows(changes)
+        if (self.assignment.tasks_in(flat(rows.column(HASH)).to_numpy().view(np.uint64)) != task).any():
+            raise LeftToSparkError("an upstream's rows are not where their keys say")
+        return rows
+
     def _hashes(self, rows: pa.Table, count: int) -> Hashes:
         return key_hashes(rows.select(list(self.keys))) if self.keys else np.full(count, SEED, dtype=np.uint64)
 

@@ -14,10 +14,8 @@ import pyarrow as pa
 from pyspark.serializers import CPickleSerializer
 
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork, LeftToSparkError
+from dagster_ckpt.runtime.task.epoch_task import SCAN_PROPERTY
 from dagster_ckpt.runtime.task.packed_rows import PackedRows, pack_refusal
-
-SCAN_PROPERTY = "dagster_ckpt.scan"
-"""The property of a job with the pieces that each of its tasks reads."""
 
 _TASK_BYTES = 1 << 28
 _TABLE_BYTES = 1 << 24
@@ -62,6 +60,10 @@ class Scan(Protocol[P_contra]):
         """Raise `LeftToSparkError` for a piece that may mean something else to Spark, or that Arrow cannot read."""
         ...
 
+    def nests(self, piece: P_contra, packed: PackedRows) -> bool:
+        """Whether each share of the piece, split for the tasks of its step, has the rows of that task's keys."""
+        ...
+
 
 AnyScan = Scan[Any]
 ScanInput = tuple[AnyScan, PackedRows]
@@ -86,6 +88,11 @@ def spread(pieces: Iterable[Piece], tasks: int) -> ScanOrder:
         found[least].append(each)
         loads[least] += each.length
     return found
+
+
+def split_evenly(pieces: Sequence[Piece], tasks: int) -> ScanOrder:
+    """For each task its share of each piece."""
+    return [list(shares) for shares in zip(*(piece.split(tasks) for piece in pieces), strict=True)]
 
 
 def encode_scan(order: ScanOrder) -> str:
@@ -119,6 +126,22 @@ def scan_task(step: int, inputs: Sequence[ScanInput]) -> Callable[[Iterator[pa.R
         deque(batches, maxlen=0)
 
     return work
+
+
+def scan_in_place(step: int, inputs: Sequence[ScanInput]) -> Callable[[str, int], Iterator[pa.RecordBatch]]:
+    """What `epoch_task` reads where each task of the step reads the rows of its own keys: nothing is shuffled.
+
+    Raises `LeftToSparkError`, also where a row has come to another task than that of its key.
+    """
+
+    def read(text: str, partition: int) -> Iterator[pa.RecordBatch]:
+        try:
+            for packed, table in _tables_read(step, inputs, decode_scan(text, partition)):
+                yield from packed.rows_of_task(table, partition).to_batches()
+        except REFUSED as error:
+            raise LeftToSparkError(str(error)) from error
+
+    return read
 
 
 def scan(step: int, inputs: Sequence[ScanInput], pieces: Sequence[Piece]) -> Iterator[pa.Table]:

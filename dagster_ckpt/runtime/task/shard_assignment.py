@@ -51,6 +51,11 @@ class ShardAssignment:
         first = partition % self.tasks * self._shards_a_task
         return tuple(map(Shard, range(first, min(first + self._shards_a_task, self.shards))))
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all tasks have as many shards: then their hashes are those of as many shares (`Share`)."""
+        return self.tasks is not None and self.shards % self.tasks == 0
+
     def partition_in_sql(self) -> str:
         """The partition of a row, as a Spark SQL expression over its hash."""
         return f"cast({self._shard_in_sql()} div {self._shards_a_task} as int)"

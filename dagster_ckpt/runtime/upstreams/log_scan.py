@@ -16,11 +16,13 @@ from dagster_ckpt.errors import (
 from dagster_ckpt.protocol.epochs.upstream import decode
 from dagster_ckpt.runtime.declared.arrow_scan import SourceWork
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
-from dagster_ckpt.runtime.task.arrow_work import ArrowWork
+from dagster_ckpt.runtime.task.arrow_work import ArrowWork, ColumnAt
+from dagster_ckpt.runtime.task.packed_rows import PackedRows
 from dagster_ckpt.runtime.upstreams.downstream import Planned, Read
 from dagster_ckpt.runtime.upstreams.upstream_rows import UpstreamRows, UpstreamShare
 from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError
 from dagster_ckpt.storage.stores.address import StoreAddress
+from dagster_ckpt.tables import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,19 @@ class LogScan:
 
     def check(self, piece: LogPiece) -> None:
         """Any piece is what it is to Spark, which would read it by the same reader."""
+
+    def nests(self, piece: LogPiece, packed: PackedRows) -> bool:
+        """Whether each share of the piece, split for the tasks of its step, has the rows of that task's keys."""
+        schema = packed.schemas[packed.number]
+        columns = [self.work.values[schema.get_field_index(key)] for key in packed.keys]
+        read = [self.columns.field(each.place) for each in columns if isinstance(each, ColumnAt)]
+        types = [schema.field(key).type for key in packed.keys]
+        return (
+            packed.assignment.is_even
+            and piece.share.share == Share()
+            and piece.share.keys == tuple(field.name for field in read)
+            and types == [field.type for field in read]
+        )
 
 
 def log_scan(found: SourceWork, address: StoreAddress, folder: str) -> LogScan:

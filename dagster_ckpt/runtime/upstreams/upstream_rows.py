@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.ids import StreamUuid
 from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition, backfill_pin
-from dagster_ckpt.protocol.manifest.manifest import Manifest
+from dagster_ckpt.protocol.manifest.manifest import ChangeKind, Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
 from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.runtime.spark.unseen_store import host_named
@@ -29,12 +29,16 @@ _ROW_BYTES = 32
 
 @dataclass(frozen=True)
 class SnapshotShare(InputPartition):
-    """A share of the part, up to `until`, of the snapshot that the downstream has pinned."""
+    """A share of the part, up to `until`, of the snapshot that the downstream has pinned.
+
+    `keys`: it has the rows whose hash of these columns is in its range. None: it has any rows.
+    """
 
     downstream: StreamUuid
     until: UpstreamPosition
     table_bytes: int
     share: Share
+    keys: tuple[str, ...] | None = None
 
     @property
     def bytes(self) -> int:
@@ -48,10 +52,11 @@ class SnapshotShare(InputPartition):
 
 @dataclass(frozen=True)
 class LogShare(InputPartition):
-    """A share of what epochs changed: their manifests, reduced to their change logs."""
+    """A share of what epochs changed: their manifests, reduced to their change logs. `keys` as in `SnapshotShare`."""
 
     epochs: tuple[Manifest, ...]
     share: Share
+    keys: tuple[str, ...] | None = None
 
     @property
     def bytes(self) -> int:
@@ -112,11 +117,15 @@ class UpstreamRows:
             pinned = self._pinned_manifest(stream, until)
             self._check_planned(after, [with_names_of(pinned, newest), newest])
             parts = [Share(part, until.parts) for part in range(after.part, until.part)]
-            return [SnapshotShare(stream, until, _table_bytes(pinned), part) for part in parts]
+            keys = self._spread_by([pinned, newest])
+            return [SnapshotShare(stream, until, _table_bytes(pinned), part, keys) for part in parts]
         epochs = [with_names_of(each, newest) for each in self.log.epochs_after(newest, after, until=until.epoch)]
         self._check_planned(after, [*epochs, newest])
         changed = tuple(manifest for manifest in epochs if manifest.changes)
-        return [LogShare(changed, Share())] if changed else []
+        if not changed:
+            return []
+        in_runs = all(ref.kind is ChangeKind.RUN for each in changed for ref in each.changes)
+        return [LogShare(changed, Share(), self._spread_by([*changed, newest]) if in_runs else None)]
 
     def rows(self, share: InputPartition, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         """These columns of the rows of a share."""
@@ -139,6 +148,24 @@ class UpstreamRows:
     def _check_planned(self, at: UpstreamPosition, manifests: Iterable[Manifest]) -> None:
         if not self.planned.matches([manifest.pipeline for manifest in manifests]):
             raise NothingFollowsError(Trouble.PLANNED_OTHERWISE, at)
+
+    def _spread_by(self, manifests: Sequence[Manifest]) -> tuple[str, ...] | None:
+        """The columns by whose hash the rows that these manifests show are in shares; None: it is not known.
+
+        A column that is read with another type than it has in the state has another hash.
+        """
+        keys = manifests[-1].pipeline.key_names
+        is_known = all(
+            pipeline.key_names == keys and not pipeline.appends and self._has_types_of(pipeline, keys)
+            for pipeline in (each.pipeline for each in manifests)
+        )
+        return keys if is_known else None
+
+    def _has_types_of(self, pipeline: Pipeline, keys: Sequence[str]) -> bool:
+        there, read = (
+            dict(zip(each.names, each.types, strict=True)) for each in (pipeline.output, self.planned.columns)
+        )
+        return all(key in read and there.get(key) == read[key] for key in keys)
 
     def _pinned_manifest(self, downstream: StreamUuid, until: UpstreamPosition) -> Manifest:
         """The snapshot that a batch up to `until` was planned on."""
