@@ -218,9 +218,11 @@ class Run:
             return 0
         if hash_ > self.range.hi:
             return len(self)
-        cell = self.cells(np.array([hash_], dtype=np.uint64))
-        first, end = int(self.first_at(cell)[0]), int(self.first_at(cell + 1)[0])
-        return first + int(np.searchsorted(self.hashes_at(np.arange(first, end + 1)), np.uint64(hash_)))
+        [cell] = self.cells(np.array([hash_], dtype=np.uint64))
+        first, end = self.first_at(np.array([cell, cell + 1])).tolist()
+        if self.guard is not None and _HASH not in self._checked:
+            self.guard.check_slices([self.hash_column.slice(first, end + 1 - first)])
+        return first + int(np.searchsorted(self._hashes[first : end + 1], np.uint64(hash_)))
 
     def cells(self, hashes: Hashes) -> Positions:
         """The directory's cells for these hashes, all within `range`."""

@@ -132,6 +132,8 @@ def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _of_type(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if values.type.equals(field.type):
+        return values
     try:
         return values.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -24,8 +24,8 @@ _HELD_BYTES_MAX = 8 * PIECE_BYTES
 """The most bytes of remote files held open for later shards. In a larger file each shard has so much that reading the
 blocks at its edges twice costs little."""
 
-_RowsOf = Callable[[Views, HashRange, Sequence[str]], pa.Table | None]
-"""Finds the live rows with these hashes; None or no rows: there are none."""
+_RowsOf = Callable[[Views, HashRange, Sequence[str]], Sequence[pa.Table]]
+"""Finds the live rows with these hashes, in tables of which none is empty."""
 
 
 def live_rows(
@@ -77,14 +77,13 @@ def live_pieces(
         yield from pieces
 
 
-def _by_hash(views: Views, within: HashRange, keys: Sequence[str]) -> pa.Table | None:
+def _by_hash(views: Views, within: HashRange, keys: Sequence[str]) -> list[pa.Table]:
     run = scan(views.upper, views.bottom, within.lo, within.hi, keys)
-    return None if run is None else run.columns()
+    return [run.columns()] if run is not None and len(run) else []
 
 
-def _in_any_order(views: Views, within: HashRange, keys: Sequence[str]) -> pa.Table | None:
-    rows = rows_in_any_order(views.upper, views.bottom, within.lo, within.hi, keys)
-    return pa.concat_tables(rows) if rows else None
+def _in_any_order(views: Views, within: HashRange, keys: Sequence[str]) -> list[pa.Table]:
+    return rows_in_any_order(views.upper, views.bottom, within.lo, within.hi, keys)
 
 
 def _shards(
@@ -142,9 +141,7 @@ def _of_shard(
     views = Layers(spec, (tuple(refs),), [HashRange()], store, runs).before
     every = [view.run for view in (*views.upper, *views.bottom)]
     for piece in cut_pieces(every, within, rows_in(PIECE_BYTES, refs, spec.schema)):
-        rows = rows_of(views, piece, spec.keys)
-        if rows is not None and rows.num_rows:
-            yield rows
+        yield from rows_of(views, piece, spec.keys)
 
 
 def _spec(manifest: Manifest, table: str) -> StateTableSpec:
