@@ -237,6 +237,25 @@ def test_an_upstream_is_read_in_any_way(
     assert chain.down.history().verify().whole
 
 
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.ways(way)) for way in WAYS])
+@pytest.mark.parametrize("keyed", [False, True], ids=["as it is", "by key"])
+def test_an_upstream_that_only_grows_is_read_in_any_way(chain: Chain, keyed: bool, ways: list[str], way: str) -> None:
+    def below(spark: SparkSession) -> Stream:
+        rows = chain.upstream(spark).where("v > 1")
+        return rows.key_by("k").aggregate(v=agg.sum("v")) if keyed else rows
+
+    for values in ([("a", 1), ("b", 2)], [("a", 3)], [("b", 4), ("c", 5)]):
+        chain.drop(*values)
+        chain.up.run(chain.as_it_is, PATIENT)
+        del ways[:]
+        chain.down.run(below, PATIENT)
+        assert ways == [way]
+    assert set(readers(chain.down)) == {ReadBy(way)}
+    found = sorted((row["k"], row["v"]) for row in chain.down.rows())
+    assert found == ([("a", 3), ("b", 6), ("c", 5)] if keyed else [("a", 3), ("b", 2), ("b", 4), ("c", 5)])
+    assert chain.down.history().verify().whole
+
+
 def _by_its_key(chain: Chain, spark: SparkSession) -> Stream:
     return chain.upstream(spark).key_by("k").aggregate(rows=agg.count(), total=agg.sum("total"))
 
@@ -268,9 +287,9 @@ def test_rows_whose_key_stays_the_same_are_not_shuffled(
     """Nor are those of its snapshot, where that is read at once."""
     nested: list[bool] = []
 
-    def noted(*arguments: Any, nest: bool) -> Any:
-        nested.append(nest)
-        return on_scans(*arguments, nest=nest)
+    def noted(*arguments: Any, in_place: bool) -> Any:
+        nested.append(in_place)
+        return on_scans(*arguments, in_place=in_place)
 
     monkeypatch.setattr(epoch_plans, "on_scans", noted)
     first = [(f"k{number}", number) for number in range(100)]

@@ -71,6 +71,22 @@ def test_the_table_is_that_of_the_batch(
     assert stream.history().verify().whole
 
 
+@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.ways(way)) for way in WAYS])
+def test_rows_without_a_key_are_read_where_they_are_written(
+    spark: SparkSession, tmp_path: Path, ways: list[str], work: Work, way: str
+) -> None:
+    inbox, stream = tmp_path / "inbox", StreamUnderTest(spark, tmp_path)
+    for number in range(5):
+        drop(inbox, number, rows(number * 50))
+        stream.run(lambda session: Stream(work(session.readStream.schema(SCHEMA).parquet(str(inbox)))))
+    assert ways == [way] * 5
+    assert set(readers(stream)) == {ReadBy(way)}
+    found = work(spark.read.schema(SCHEMA).parquet(str(inbox))).toArrow().to_pylist()
+    assert sorted(map(repr, stream.rows())) == sorted(map(repr, found))
+    assert stream.history().verify().whole
+
+
 @pytest.mark.parametrize(
     ("way", "reader"),
     [

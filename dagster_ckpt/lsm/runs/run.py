@@ -219,7 +219,7 @@ class Run:
         if hash_ > self.range.hi:
             return len(self)
         [cell] = self.cells(np.array([hash_], dtype=np.uint64))
-        first, end = self.first_at(np.array([cell, cell + 1])).tolist()
+        first, end = map(int, self.first_at(np.array([cell, cell + 1])))
         if self.guard is not None and _HASH not in self._checked:
             self.guard.check_slices([self.hash_column.slice(first, end + 1 - first)])
         return first + int(np.searchsorted(self._hashes[first : end + 1], np.uint64(hash_)))

@@ -126,8 +126,10 @@ class CheckedStream:
         for number, (step, operator) in enumerate(zip(self.stream.steps, self.dataflow.operators, strict=True)):
             pipeline = operator.pipeline
             read = [each.step is None for each in pipeline.inputs]
-            if any(read) and not (all(read) and pipeline.shuffles):
-                raise LeftToSparkError("a step has no key" if all(read) else "a step reads a source and another step")
+            if any(read) and not all(read):
+                raise LeftToSparkError("a step reads a source and another step")
+            if any(read) and not pipeline.shuffles and len(self.dataflow.operators) > 1:
+                raise LeftToSparkError("one of several steps has no key")
             for place, (stream, spec) in enumerate(zip(step.inputs, pipeline.inputs, strict=True)):
                 if spec.step is None:
                     found = source_work(stream.frame, spec.schema.names)

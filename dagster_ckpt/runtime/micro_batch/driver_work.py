@@ -116,8 +116,9 @@ def in_one_task(stages: Sequence[Stage]) -> tuple[Stage, ...]:
 
 def _of_driver(setup: TaskSetup) -> TaskSetup:
     engine = replace(setup.engine, memory_limit_bytes=min(setup.engine.memory_limit_bytes, MEMORY_BYTES))
+    one = setup.assignment if setup.assignment.tasks is None else ShardAssignment.keyed(setup.assignment.shards, 1)
     # The package is the driver's own, not from the archive that it sends to others.
-    return replace(setup, assignment=ShardAssignment.keyed(setup.assignment.shards, 1), engine=engine, package=None)
+    return replace(setup, assignment=one, engine=engine, package=None)
 
 
 def can_work(stages: Sequence[Stage]) -> bool:

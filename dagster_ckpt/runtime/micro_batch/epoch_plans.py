@@ -42,8 +42,6 @@ from dagster_ckpt.runtime.task.scan import (
     Piece,
     check_pieces,
     encode_scan,
-    scan_tasks,
-    split_evenly,
     spread,
 )
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment, columns_of_input
@@ -156,33 +154,35 @@ class EpochPlans:
         if len(pieces) > _PIECES_MAX:
             return None
         if self._of_driver and self._few_changes:
+            keyed = self._of_driver[0].setup.assignment.tasks is not None
+            streams = keyed and self._best is not Shuffled.ROWS and is_local(session)
             with suppress(TooManyRowsError):
-                streams = self._best is not Shuffled.ROWS and is_local(session)
                 work = work_on(self._of_driver, self._scans, pieces, streams=streams)
                 self._now = self._of_driver
                 return work
+        return self._in_tasks(session, pieces)
+
+    def _in_tasks(self, session: SparkSession, pieces: Sequence[Piece]) -> PlannedRows | None:
         shuffled = self._best if self._groups_where_read else Shuffled.ROWS
         if shuffled is Shuffled.FEW_GROUPS and any(stage.works is None for stage in self._now[1:]):
             # Partitions of steps that have other numbers of tasks may meet in one of Spark's stages.
             shuffled = Shuffled.GROUPS
         stages = self._staged(shuffled, GroupedBy.ARROW)
-        inputs, nest = scan_inputs(stages, self._scans), False
-        if inputs.keys() == {0} and pieces:
-            nest = all(scan.nests(each, packed) for each in pieces for scan, packed in [inputs[0][each.input]])
-        tasks = stages[0].setup.assignment.tasks if nest else scan_tasks(pieces, task_slots(session))
-        assert tasks is not None, "a step that Arrow reads for has keys"
-        order = encode_scan(split_evenly(pieces, tasks) if nest else spread(pieces, tasks))
-        if len(order) > _ORDER_CHARACTERS_MAX:
+        inputs = scan_inputs(stages, self._scans)
+        order, in_place = spread(inputs, pieces, task_slots(session))
+        told = encode_scan(order)
+        if len(told) > _ORDER_CHARACTERS_MAX:
             return None
         self._now = stages
         check_pieces(inputs, pieces[:: 1 + len(pieces) // _CHECKED_MAX])
-        plan = self._scan_plans.get((shuffled, tasks, nest))
+        key = (shuffled, len(order), in_place)
+        plan = self._scan_plans.get(key)
         if plan is None:
-            staged = on_scans(session, self.stages, self._scans, tasks, nest=nest)
+            staged = on_scans(session, stages, self._scans, len(order), in_place=in_place)
             plan = PhysicalPlan(session, [], lambda _, cut: shard_replies(staged, self._replies, cut))
             if plan.stays:
-                self._scan_plans[shuffled, tasks, nest] = plan
-        return plan.alone({SCAN_PROPERTY: order})
+                self._scan_plans[key] = plan
+        return plan.alone({SCAN_PROPERTY: told})
 
     def on(self, batch: DataFrame, reads: Java) -> DataFrame | PlannedRows:
         """What comes of a micro-batch. `reads` has the plans that read its rows from the sources."""

@@ -114,14 +114,14 @@ def on_rows(stages: Sequence[Stage], rows: Sequence[DataFrame]) -> list[Stage]:
 
 
 def on_scans(
-    session: SparkSession, stages: Sequence[Stage], scans: Sequence[AnyScan], tasks: int, *, nest: bool
+    session: SparkSession, stages: Sequence[Stage], scans: Sequence[AnyScan], tasks: int, *, in_place: bool
 ) -> list[Stage]:
     """The stages over what so many tasks read by Arrow; `scans` are those of each input that reads a source.
 
-    `nest`: they are the tasks of the first step, each of which reads the rows of its own keys.
+    `in_place`: they are the tasks of the first step, which has no keys, or each of them reads the rows of its own.
     """
     found = list(stages)
-    if nest:
+    if in_place:
         reads = scan_in_place(0, scan_inputs(stages, scans)[0])
         return [replace(stages[0], scanned=session.range(0, tasks, 1, tasks), reads=reads), *stages[1:]]
     for number, inputs in scan_inputs(stages, scans).items():

@@ -58,21 +58,26 @@ class PackedRows:
             yield from _pack(packed.slice(start, end - start), task)
 
     def rows(self, changes: pa.Table) -> pa.Table:
-        """The changes as `rows_by_input` takes them."""
+        """The changes as `rows_by_input` takes them; without a hash where the step has no key."""
         schema = self.schemas[self.number]
         if len(self.schemas) == 1 and (at := schema.get_field_index(CHANGE_TYPE)) >= 0:
             schema = schema.set(at, CHANGE_FIELD)  # a byte each, on the way
         columns, count = self.work.columns(changes)
         rows = pa.Table.from_arrays(columns, names=schema.names).cast(schema)
+        if self.assignment.tasks is None:
+            return rows
         hashes = self._hashes(rows, count)
         if self.local is not None and count:
             hashes, rows = self.local.of_rows(hashes, flatten(rows))
         return self._table(rows, hashes)
 
     def rows_of_task(self, changes: pa.Table, task: int) -> pa.Table:
-        """The same, where all of them are of this task's keys. Raises `LeftToSparkError` where they are not."""
+        """The same, where this task reads what it works. Raises `LeftToSparkError` for a row of another task's key."""
         rows = self.rows(changes)
-        if (self.assignment.tasks_in(flat(rows.column(HASH)).to_numpy().view(np.uint64)) != task).any():
+        if self.assignment.tasks is None:
+            return rows
+        hashes = flat(rows.column(HASH)).to_numpy().view(np.uint64)
+        if (self.assignment.tasks_in(hashes) != task).any():
             raise LeftToSparkError("an upstream's rows are not where their keys say")
         return rows
 

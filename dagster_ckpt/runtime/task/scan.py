@@ -72,13 +72,31 @@ ScanOrder = Sequence[Sequence[Piece]]
 """The pieces of each task."""
 
 
+def spread(inputs: Mapping[int, Sequence[ScanInput]], pieces: Sequence[Piece], slots: int) -> tuple[ScanOrder, bool]:
+    """What each task reads, of so many that can run at once; and whether they are the tasks of the first step.
+
+    They are where that step has no keys, or where each of its tasks can read the rows of its own. `inputs` are those of
+    each step that reads sources.
+    """
+    [_, packed] = next(iter(inputs.values()))[0]
+    own, alone = packed.assignment.tasks, inputs.keys() == {0}
+    if own is not None and alone and pieces and all(_nests(inputs, each) for each in pieces):
+        return [list(shares) for shares in zip(*(piece.split(own) for piece in pieces), strict=True)], True
+    return _evenly(pieces, scan_tasks(pieces, slots)), alone and own is None
+
+
+def _nests(inputs: Mapping[int, Sequence[ScanInput]], piece: Piece) -> bool:
+    one, packed = inputs[piece.step][piece.input]
+    return one.nests(piece, packed)
+
+
 def scan_tasks(pieces: Sequence[Piece], slots: int) -> int:
     """How many tasks read the pieces: as many as can run at once, or a few times as many where they are large."""
     size = sum(piece.length for piece in pieces)
     return slots * max(1, -(-size // (slots * _TASK_BYTES)))
 
 
-def spread(pieces: Iterable[Piece], tasks: int) -> ScanOrder:
+def _evenly(pieces: Iterable[Piece], tasks: int) -> ScanOrder:
     """The pieces, split, about as many bytes for each task."""
     found: list[list[Piece]] = [[] for _ in range(tasks)]
     loads = [0] * tasks
@@ -88,11 +106,6 @@ def spread(pieces: Iterable[Piece], tasks: int) -> ScanOrder:
         found[least].append(each)
         loads[least] += each.length
     return found
-
-
-def split_evenly(pieces: Sequence[Piece], tasks: int) -> ScanOrder:
-    """For each task its share of each piece."""
-    return [list(shares) for shares in zip(*(piece.split(tasks) for piece in pieces), strict=True)]
 
 
 def encode_scan(order: ScanOrder) -> str:
@@ -129,7 +142,7 @@ def scan_task(step: int, inputs: Sequence[ScanInput]) -> Callable[[Iterator[pa.R
 
 
 def scan_in_place(step: int, inputs: Sequence[ScanInput]) -> Callable[[str, int], Iterator[pa.RecordBatch]]:
-    """What `epoch_task` reads where each task of the step reads the rows of its own keys: nothing is shuffled.
+    """What `epoch_task` reads where the tasks of the step read its rows: nothing is shuffled.
 
     Raises `LeftToSparkError`, also where a row has come to another task than that of its key.
     """

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from dagster_ckpt.runtime.task import file_scan
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork, LeftToSparkError
 from dagster_ckpt.runtime.task.file_scan import FileRange, FileScan
-from dagster_ckpt.runtime.task.scan import decode_scan, encode_scan, scan_tasks, spread
+from dagster_ckpt.runtime.task.packed_rows import PackedRows
+from dagster_ckpt.runtime.task.scan import ScanOrder, decode_scan, encode_scan, scan_tasks, spread
+from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 from tests.worlds.examples import examples
 
 COLUMNS = pa.schema({"a": pa.int64(), "more": pa.string()})
@@ -24,6 +26,13 @@ def reading(columns: pa.Schema) -> FileScan:
 
 
 FILES = reading(COLUMNS)
+
+
+def spread_files(files: Sequence[FileRange], slots: int) -> ScanOrder:
+    packed = PackedRows(FILES.work, (COLUMNS,), 0, ("a",), ShardAssignment.keyed(8, 2))
+    order, in_place = spread({0: [(FILES, packed)]}, files, slots)
+    assert not in_place, "files have rows of any keys"
+    return order
 
 
 def whole(path: str, size: int) -> FileRange:
@@ -53,7 +62,7 @@ def test_each_row_is_read_once(
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_scan, "_RANGE_BYTES", piece)
-        order = spread(files, tasks)
+        order = spread_files(files, tasks)
     assert len(order) == tasks
     text = encode_scan(order)
     read = [
@@ -72,7 +81,7 @@ def test_a_row_group_beyond_the_end_of_its_file_is_in_the_last_range(tmp_path: P
 
 def test_tasks_get_about_as_many_bytes() -> None:
     files = [whole(str(place), size) for place, size in enumerate([100, 10, 50, 40, 1, 99])]
-    loads = [sum(each.length for each in ranges) for ranges in spread(files, 3)]
+    loads = [sum(each.length for each in ranges) for ranges in spread_files(files, 3)]
     assert sum(loads) == 300
     assert max(loads) <= 110
 
