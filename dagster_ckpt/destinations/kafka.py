@@ -349,8 +349,11 @@ class KafkaSession:
         from confluent_kafka import KafkaError
 
         reason = shown_error(error, self._settings)
-        fenced = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
-        if error.code() in fenced and not self._is_late():
+        fenced, code = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}, error.code()
+        if code == KafkaError._FATAL:
+            self._producer.poll(0)  # runs the call-back, which alone is told what was fatal
+            code = self._topics.last_code
+        if code in fenced and not self._is_late():
             return PositionMovedError(
                 "another delivery has taken over: this one has written nothing. "
                 f"destination={self._to.address}, delivery={self._delivery}"

@@ -45,7 +45,7 @@ class KafkaTopics:
         own = {name: value for name, value in settings.items() if name.startswith(_OF_CONNECTIONS)}
         own |= {"bootstrap.servers": settings["bootstrap.servers"], "log_level": 0}
         self._address, self._settings, self._timeout_s, self._clock = address, settings, timeout_s, clock
-        self.last_error, self._connecting = "none", Fault.NO_ANSWER
+        self.last_error, self._connecting, self.last_code = "none", Fault.NO_ANSWER, 0
         self._admin = AdminClient(own | {"error_cb": self.note})
         self._consumer = Consumer(
             own
@@ -157,8 +157,9 @@ class KafkaTopics:
         return self._clock.monotonic_ms() + 1000 * self._timeout_s
 
     def note(self, error: "KafkaError") -> None:
-        """Keep the reason why a broker cannot be reached: a time-out does not have it."""
+        """Keep the reason of an error: a time-out does not have it, and neither has one that is fatal."""
         self.last_error, self._connecting = shown_error(error, self._settings), kafka_fault(error)
+        self.last_code = error.code()
 
     def fault(self, error: object) -> Fault:
         """Whose fault an error is. A time-out is that of what has kept the connection from being made."""
