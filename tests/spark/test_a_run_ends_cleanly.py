@@ -21,11 +21,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from dagster_ckpt import agg
 from dagster_ckpt.clock import SystemClock
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.source_loop import SourceLoop
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobHooks
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch
 from dagster_ckpt.runtime.run_mode import Mode
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, Function, StreamUnderTest
+from tests.spark.ways import DRIVER, SPARK
 
 CONTINUOUS = replace(FAST, mode=Mode.CONTINUOUS)
 
@@ -53,8 +55,9 @@ class ClockAhead(SystemClock):
         return super().monotonic_ms() + self.ahead_ms
 
 
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.ways(way)) for way in (SPARK, DRIVER)])
 def test_a_continuous_run_takes_in_what_arrives_until_its_time_is_up(
-    stream: StreamUnderTest, inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stream: StreamUnderTest, inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
@@ -85,7 +88,8 @@ def test_a_continuous_run_takes_in_what_arrives_until_its_time_is_up(
     assert ticks
     assert lease_of(stream)["closed"] == "run_for"
     assert {path.name for path in (tmp_path / "scratch").glob("*/*/*")} <= {"lock", "elsewhere"}
-    assert triggers == ["ProcessingTimeTrigger(100)"], "the interval of the asset, in milliseconds"
+    by_spark = ["ProcessingTimeTrigger(100)"]  # the interval of the asset, in milliseconds
+    assert triggers == (by_spark if way == SPARK else [])
 
 
 def test_a_stopped_run_finishes_the_epoch_in_progress(stream: StreamUnderTest, inbox: Path) -> None:
@@ -111,6 +115,25 @@ def test_a_stopped_run_finishes_the_epoch_in_progress(stream: StreamUnderTest, i
     assert lease_of(stream)["closed"] == "a drain request"
 
 
+@pytest.mark.ways(DRIVER)
+def test_nothing_keeps_the_loop_that_has_ended(
+    stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops: list[weakref.ref[SourceLoop]] = []
+    start = SourceLoop.start
+
+    def seen(loop: SourceLoop) -> None:
+        loops.append(weakref.ref(loop))
+        start(loop)
+
+    monkeypatch.setattr(SourceLoop, "start", seen)
+    drop(inbox, 0, pa.table({"k": ["a"]}))
+    stream.run(counting(inbox))
+    gc.collect()
+    assert [each() for each in loops] == [None]
+
+
+@pytest.mark.ways(SPARK)
 def test_nothing_keeps_a_query_that_has_ended(
     stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

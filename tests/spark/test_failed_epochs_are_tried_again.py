@@ -18,6 +18,7 @@ from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
 from dagster_ckpt.storage.writer.stream_writer import StreamWriter, open_stream
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.spark.test_nothing_is_lost_and_nothing_counted_twice import expected, fill, totals
+from tests.spark.ways import SPARK
 
 
 def fails_twice_a_batch(tries: Path) -> Callable[[DataFrame], DataFrame]:
@@ -56,6 +57,7 @@ def test_one_failure_more_than_is_tolerated_ends_the_run(stream: StreamUnderTest
     assert stream.rows() == []
 
 
+@pytest.mark.ways(SPARK)
 def test_a_spark_process_that_starts_too_late_costs_no_retry(
     stream: StreamUnderTest, inbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

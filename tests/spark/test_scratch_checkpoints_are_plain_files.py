@@ -16,6 +16,7 @@ from dagster_ckpt.runtime.spark import scratch_files
 from dagster_ckpt.runtime.spark.session import open_session
 from tests.spark.input_files import drop
 from tests.spark.streams import StreamUnderTest
+from tests.spark.ways import SPARK
 
 FILES = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -45,6 +46,7 @@ def counts(inbox: Path) -> Any:
     return function
 
 
+@pytest.mark.ways(SPARK)
 def test_a_checkpoint_has_no_checksums(stream: StreamUnderTest, counts: Any, written: list[str]) -> None:
     stream.run(counts)
     assert stream.rows() == [{"k": "a", "n": 3}, {"k": "b", "n": 3}]

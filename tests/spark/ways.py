@@ -1,9 +1,11 @@
 """The ways in which an epoch's rows come to its state, drawn at random for each epoch: the table must not show it."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
+from pyspark.sql import DataFrame
 
 from dagster_ckpt.protocol.manifest.manifest import ReadBy
 from dagster_ckpt.runtime.driver.stream_query import StreamQuery
@@ -19,16 +21,25 @@ WAYS = (SPARK, TASKS, DRIVER)
 
 
 def mix_ways(patch: pytest.MonkeyPatch, seed: object, ways: Sequence[str] = WAYS) -> list[str]:
-    """Let each epoch be worked in one of these ways, where it may be. Returns those that were taken, as they are."""
-    chance, taken = random.Random(str(seed)), list[str]()
-    work_by_arrow = StreamQuery._work_by_arrow
+    """Let each epoch be worked in one of these ways, where it may be. Returns those that were taken, as they are.
 
-    def work(query: StreamQuery, batch_id: int) -> bool:
-        taken.append(chance.choice(ways))
-        if taken[-1] != SPARK and work_by_arrow(query, batch_id):
-            return True
-        taken[-1] = SPARK
-        return False
+    Spark's way is that of all epochs of its query; who makes the micro-batches is drawn for each query.
+    """
+    chance, taken = random.Random(str(seed)), list[str]()
+    by_arrow = [each for each in ways if each != SPARK]
+    work_by_arrow, work_by_spark = StreamQuery._work_by_arrow, StreamQuery._work
+    asks_sources = cast("Callable[[StreamQuery], bool]", cast("property", StreamQuery._asks_sources).fget)
+
+    def asks(query: StreamQuery) -> bool:
+        return chance.choice(ways) != SPARK and asks_sources(query)
+
+    def by_sources(query: StreamQuery, batch_id: int) -> None:
+        taken.append(chance.choice(by_arrow))
+        work_by_arrow(query, batch_id)
+
+    def by_spark(query: StreamQuery, batch: DataFrame, batch_id: int) -> None:
+        taken.append(SPARK)
+        work_by_spark(query, batch, batch_id)
 
     def on_pieces(
         stages: Sequence[Stage], scans: Sequence[AnyScan], pieces: Sequence[Piece], *, streams: bool
@@ -40,7 +51,9 @@ def mix_ways(patch: pytest.MonkeyPatch, seed: object, ways: Sequence[str] = WAYS
             limits.setattr(driver_work, "BYTES_MAX", few)
             return work_on(stages, scans, pieces, streams=streams or few == 0)
 
-    patch.setattr(StreamQuery, "_work_by_arrow", work)
+    patch.setattr(StreamQuery, "_asks_sources", property(asks))
+    patch.setattr(StreamQuery, "_work_by_arrow", by_sources)
+    patch.setattr(StreamQuery, "_work", by_spark)
     patch.setattr(epoch_plans, "work_on", on_pieces)
     return taken
 

@@ -10,6 +10,8 @@ Reading order
     stream_query      one query, from the newest manifest on
     rebuild           rebuilds a stream alongside the live one, then switches over to it
     stream_checks     checks before anything is created
-    streaming_query   the streaming query and its end
+    batch_loop        what hands over micro-batches, and its end
+    streaming_query   Spark's streaming query, which does where Spark reads
+    source_loop       a thread of ours, which does where Arrow reads all sources
     spark_errors      Spark's errors as ours: with the asset and what to do
 """

@@ -175,8 +175,8 @@ class OpenStream:
         changed = [replace(stage, setup=replace(stage.setup, changed=steps)) for stage in stages]
         return shard_replies_of_own_epoch(self.session, changed, self.replies, read_once, change.kept)
 
-    def stream_writer(self, stages: tuple[Stage, ...], location: str) -> DataStreamWriter:
-        """The query over the sources, with its checkpoint folder. Settles what Spark plans for rows of this width."""
+    def settle(self) -> None:
+        """Settle what Spark plans for rows of this width."""
         options, session = self.job.options, self.session
         steps = [operator.pipeline for operator in self.checked.dataflow.operators]
         chunk_bytes = MemoryBudget(options.engine.memory_limit_bytes).chunk_bytes
@@ -184,6 +184,9 @@ class OpenStream:
         keys = [step.inputs[0].schema.field(key).type for step in steps for key in step.keys]
         limit_batches(session, inputs, keys, chunk_bytes)
         plan_wide_rows(session, inputs)
+
+    def stream_writer(self, stages: tuple[Stage, ...], location: str) -> DataStreamWriter:
+        """The query over the sources, with its checkpoint folder."""
         writer = rows_of_sources(stages).writeStream.queryName(self.job.asset).option("checkpointLocation", location)
         interval_ms = self.coordinator.interval_ms
         if interval_ms is None:

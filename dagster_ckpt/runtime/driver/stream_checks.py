@@ -134,7 +134,8 @@ class CheckedStream:
                 if spec.step is None:
                     found = source_work(stream.frame, spec.schema.names)
                     [identity] = spec.sources
-                    yield ScannedInput(number, place, by_identity[identity], _scan(found, stream, job))
+                    scan = _scan(found, stream, job)
+                    yield ScannedInput(number, place, by_identity[identity], scan, found.leaf.relation.java)
 
 
 def _scan(found: SourceWork, stream: Stream, job: StreamJob | None) -> FileScan | LogScan:

@@ -11,7 +11,9 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.driver.batch_loop import BatchLoop
 from dagster_ckpt.runtime.driver.open_stream import OpenStream
+from dagster_ckpt.runtime.driver.source_loop import SourceLoop
 from dagster_ckpt.runtime.driver.stream_checks import can_aggregate_before, can_group_where_read, cannot_run
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobResult
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
@@ -19,9 +21,9 @@ from dagster_ckpt.runtime.lag.lag import Lag, LagGauge
 from dagster_ckpt.runtime.micro_batch.batch_pieces import pieces_to_read
 from dagster_ckpt.runtime.micro_batch.epoch_driver import CommittedEpoch, DriverSetup, EpochDriver
 from dagster_ckpt.runtime.micro_batch.epoch_plans import EpochPlans
+from dagster_ckpt.runtime.micro_batch.source_offsets import SourceOffsets
 from dagster_ckpt.runtime.micro_batch.watermarks import InputWatermark, Watermarks
 from dagster_ckpt.runtime.run_mode import Mode
-from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
 
 _TICK_S = 0.2
 _CANCEL_S_MAX = 10.0
@@ -47,7 +49,14 @@ class StreamQuery:
         )
         self._checkpoint = opened.build_checkpoint()
         self._driver = EpochDriver(self._driver_setup())
-        self._query = EpochQuery(self._work)
+        self._spark_query = None if self._asks_sources else EpochQuery(self._work)
+        self._query: BatchLoop = self._spark_query or SourceLoop(
+            opened.session,
+            SourceOffsets(opened.session, opened.by_arrow.inputs, self._checkpoint),
+            self._work_by_arrow,
+            self._coordinator.interval_ms,
+            opened.terms.run.clock,
+        )
         self._gauge = LagGauge(self._job.asset, self._lag, self._hooks.on_lag, self._job.options.lag_interval_ms)
 
     def to_end(self) -> JobResult:
@@ -58,7 +67,7 @@ class StreamQuery:
                 self._start_and_await(partial(self._restart_steps, steps))
             if self._must_begin and driver.knows_ends:
                 self._start_and_await(self._begin)
-            query.start(self._open.stream_writer(self._plans.stages, self._checkpoint.location))
+            self._start()
             self._terms.run.pulse.sign()
             self._gauge.begin()
             result = self._wait()
@@ -80,26 +89,33 @@ class StreamQuery:
         query.raise_failure()
         return JobResult(result.ending, self._terms.manifest, result.reason)
 
+    @property
+    def _asks_sources(self) -> bool:
+        """Whether Spark's streaming query is not needed, since Arrow reads all sources."""
+        return bool(self._by_arrow.inputs)
+
+    def _start(self) -> None:
+        self._open.settle()
+        if self._spark_query is not None:
+            self._spark_query.start(self._open.stream_writer(self._plans.stages, self._checkpoint.location))
+        elif isinstance(self._query, SourceLoop):
+            self._query.start()
+
     def _work(self, batch: DataFrame, batch_id: int) -> None:
+        """Make an epoch of a micro-batch of Spark's query."""
         if self._must_begin:
             self._begin()
-        if self._by_arrow.inputs and self._work_by_arrow(batch_id):
-            return
-        rows = self._plans.on(batch, self._query.execution_of_batch(batch))
+        assert self._spark_query is not None, "the query hands it over"
+        rows = self._plans.on(batch, self._spark_query.execution_of_batch(batch))
         self._driver.work(rows, self._plans.assignments, batch_id)
 
-    def _work_by_arrow(self, batch_id: int) -> bool:
-        """Make an epoch of a micro-batch that Arrow reads; False where Spark has to read it."""
-        try:
-            pieces = pieces_to_read(self._by_arrow.inputs, self._checkpoint, batch_id)
-            work = self._plans.on_pieces(self._open.session, pieces)
-        except LeftToSparkError as reason:
-            self._by_arrow.leave(reason)
-            return False
-        if work is None:
-            return False
+    def _work_by_arrow(self, batch_id: int) -> None:
+        """Make an epoch of a micro-batch that Arrow reads. Raises `LeftToSparkError` where Spark has to read it."""
+        if self._must_begin:
+            self._begin()
+        pieces = pieces_to_read(self._by_arrow.inputs, self._checkpoint, batch_id)
+        work = self._plans.on_pieces(self._open.session, pieces)
         self._driver.work(work, self._plans.assignments, batch_id)
-        return True
 
     def _lag(self) -> Lag:
         return self._open.lags.measure(self._query.view(), self._terms.manifest, self._checkpoint.files_after)

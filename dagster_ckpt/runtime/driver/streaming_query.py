@@ -1,4 +1,4 @@
-"""A streaming query and its end: Spark's thread hands over micro-batches, the caller's thread waits."""
+"""Micro-batches of a streaming query of Spark's, whose thread hands them over."""
 
 import json
 import threading
@@ -15,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dagster_ckpt.runtime.catalyst.physical_plan import execution_of
 from dagster_ckpt.runtime.catalyst.values import Java
+from dagster_ckpt.runtime.driver.batch_loop import BatchLoop
 from dagster_ckpt.runtime.lag.source_lags import QueryView
 
 Work = Callable[[DataFrame, int], None]
@@ -26,7 +27,7 @@ _POLL_S = 0.005
 _STOP_S_MAX = 30.0
 
 
-class EpochQuery:
+class EpochQuery(BatchLoop):
     """Runs `work` for each micro-batch until it fails, the input ends or `stop` is called.
 
     A failed micro-batch neither returns to Spark nor raises there. If it returned, Spark would commit its rows to the
@@ -35,46 +36,16 @@ class EpochQuery:
     """
 
     def __init__(self, work: Work) -> None:
+        super().__init__()
         self._work = work
-        self._at_work = threading.Lock()
-        self._closed = False
         self._worked = False
         self._dropped = threading.Event()
-        self._ended = threading.Event()
-        self._failure: BaseException | None = None
         self._query: StreamingQuery | None = None
 
     def start(self, writer: DataStreamWriter) -> None:
         """Start the query. Raises Spark's errors about its plan."""
         self._query = writer.foreachBatch(_without_owner(self._hand_over)).start()
         threading.Thread(target=self._await_end, args=(self._query,), name="query-end", daemon=True).start()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether the query has ended, or will run no further batch; waits up to `timeout_s`."""
-        return self._ended.wait(timeout_s)
-
-    def run_if_idle(self, act: Callable[[], None]) -> None:
-        """Call `act` while no batch can run; do nothing while one runs."""
-        if self._at_work.acquire(blocking=False):
-            try:
-                act()
-            finally:
-                self._at_work.release()
-
-    def start_if_idle(self, act: Callable[[], None]) -> None:
-        """Call `act` in a new thread while no batch can run; do nothing while one runs.
-
-        It drains, aborts and fails as a batch does.
-        """
-        if not self._closed and self._at_work.acquire(blocking=False):
-            threading.Thread(target=self._act, args=(act,), name="between-batches", daemon=True).start()
-
-    def is_idle(self, timeout_s: float) -> bool:
-        """Whether nothing is in progress; waits up to `timeout_s`."""
-        if self._at_work.acquire(timeout=timeout_s):
-            self._at_work.release()
-            return True
-        return False
 
     def view(self) -> QueryView:
         """Spark's own view of the query, once it is started. Raises Spark's error where it does not answer."""
@@ -103,11 +74,6 @@ class EpochQuery:
         if self._query is not None:
             _is_active(self._query)
 
-    def close(self, timeout_s: float) -> bool:
-        """Start no further epoch; returns whether the one in progress has ended, after up to `timeout_s`."""
-        self._closed = True
-        return self.is_idle(timeout_s)
-
     def stop(self) -> None:
         """Stop the query and drop what it was about to do. Call `close` first, or an epoch in progress is cut off."""
         self._closed = True
@@ -121,11 +87,6 @@ class EpochQuery:
             stopping.join(_POLL_S)
         self._dropped.set()
         stopping.join(_STOP_S_MAX)
-
-    def raise_failure(self) -> None:
-        """Raise the failure that ended the query, if any: that of `work` as it was raised, or else Spark's."""
-        if self._failure is not None:
-            raise self._failure
 
     def is_at_end_of_input(self) -> bool:
         """Whether the query ended because it has processed all input. Call it once the query has ended."""
@@ -148,16 +109,6 @@ class EpochQuery:
                     self._closed = True
         self._ended.set()
         self._dropped.wait()
-
-    def _act(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except BaseException as error:  # noqa: BLE001  (raised again in the thread that waits)
-            self._failure = error
-            self._closed = True
-            self._ended.set()
-        finally:
-            self._at_work.release()
 
     def _await_end(self, query: StreamingQuery) -> None:
         try:

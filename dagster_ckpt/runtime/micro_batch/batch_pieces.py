@@ -3,7 +3,8 @@
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from dagster_ckpt.runtime.declared.sources import StreamSource
@@ -24,12 +25,16 @@ _LOCAL = "file:"
 
 @dataclass(frozen=True, slots=True)
 class ScannedInput:
-    """An input that reads a source: the number of its step, its own among the step's, its source and what is read."""
+    """An input that reads a source: the number of its step, its own among the step's, its source and what is read.
+
+    `relation` is the source in Spark's plan.
+    """
 
     step: int
     number: int
     source: StreamSource
     scan: FileScan | LogScan
+    relation: Any = field(repr=False)
 
 
 @dataclass

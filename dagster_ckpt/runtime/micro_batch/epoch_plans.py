@@ -27,6 +27,7 @@ from dagster_ckpt.runtime.micro_batch.driver_work import (
     work_on,
 )
 from dagster_ckpt.runtime.spark.session import is_local, task_slots
+from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
 from dagster_ckpt.runtime.task.dataflow import (
     Stage,
     on_batch,
@@ -51,6 +52,7 @@ _FEW_AT = ((2_500, 0.0), (50_000, 2.5), (120_000, 5.0))
 _GROUPS_AT = 10.0
 """Several tasks are soonest done with more keys than that, if each has so many rows."""
 _PIECES_MAX = 10_000
+_TOO_MANY = "a micro-batch has more files than each task can be told of. files={}"
 _ORDER_CHARACTERS_MAX = 1 << 21
 """The most of what tells the tasks which pieces are their own: each of them gets all of it."""
 _CHECKED_MAX = 32
@@ -145,14 +147,13 @@ class EpochPlans:
         """Those of the steps in the same epoch."""
         return tuple(stage.setup.assignment for stage in self.stages)
 
-    def on_pieces(self, session: SparkSession, pieces: Sequence[Piece]) -> PlannedRows | DriverWork | None:
+    def on_pieces(self, session: SparkSession, pieces: Sequence[Piece]) -> PlannedRows | DriverWork:
         """What comes of a micro-batch whose pieces Arrow reads: in the driver if they are small, else in tasks.
 
-        None: they are too many to tell each task which ones are its own. Raises `LeftToSparkError` where Spark has to
-        read them.
+        Raises `LeftToSparkError` where Spark has to read them.
         """
         if len(pieces) > _PIECES_MAX:
-            return None
+            raise LeftToSparkError(_TOO_MANY.format(len(pieces)))
         if self._of_driver and self._few_changes:
             keyed = self._of_driver[0].setup.assignment.tasks is not None
             streams = keyed and self._best is not Shuffled.ROWS and is_local(session)
@@ -162,7 +163,7 @@ class EpochPlans:
                 return work
         return self._in_tasks(session, pieces)
 
-    def _in_tasks(self, session: SparkSession, pieces: Sequence[Piece]) -> PlannedRows | None:
+    def _in_tasks(self, session: SparkSession, pieces: Sequence[Piece]) -> PlannedRows:
         shuffled = self._best if self._groups_where_read else Shuffled.ROWS
         if shuffled is Shuffled.FEW_GROUPS and any(stage.works is None for stage in self._now[1:]):
             # Partitions of steps that have other numbers of tasks may meet in one of Spark's stages.
@@ -172,7 +173,7 @@ class EpochPlans:
         order, in_place = spread(inputs, pieces, task_slots(session))
         told = encode_scan(order)
         if len(told) > _ORDER_CHARACTERS_MAX:
-            return None
+            raise LeftToSparkError(_TOO_MANY.format(len(pieces)))
         self._now = stages
         check_pieces(inputs, pieces[:: 1 + len(pieces) // _CHECKED_MAX])
         key = (shuffled, len(order), in_place)

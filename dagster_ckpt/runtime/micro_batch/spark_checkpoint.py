@@ -67,14 +67,30 @@ class SparkCheckpoint:
         """Spark's `checkpointLocation`."""
         return self._root.as_uri()
 
+    @property
+    def sources(self) -> Sequence[StreamSource]:
+        """The sources, in the order of their offsets."""
+        return self._sources
+
+    def source_location(self, source: StreamSource) -> str:
+        """Where Spark keeps what it knows of a source."""
+        return self._folder(source).as_uri()
+
+    def add_batch(self, batch_id: int, offsets: Sequence[str | None]) -> None:
+        """Note the offset of each source after a batch, where no query of Spark's does."""
+        _, metadata, *lines = self._log(batch_id - 1)
+        for source, offset in zip(self._sources, offsets, strict=True):
+            for line in source.lines:
+                lines[line] = offset or _NO_POSITION
+        _write(self._root / "offsets" / str(batch_id), [_VERSION, metadata, *lines])
+
     def has_spark_state(self) -> bool:
         """Whether Spark itself keeps state: it creates that folder before it hands over the first batch."""
         return (self._root / "state").exists()
 
     def offsets(self, batch_id: int) -> tuple[str | None, ...]:
         """Spark's offset of each source after a batch, as Spark spells it; None: no position yet."""
-        text = (self._root / "offsets" / str(batch_id)).read_text(encoding="utf-8")
-        version, _, *lines = text.split("\n")
+        version, _, *lines = self._log(batch_id)
         assert version == _VERSION, f"another layout of Spark's offset log. version={version}"
         expected = sum(len(source.lines) for source in self._sources)
         assert len(lines) == expected, f"Spark reads other sources than the plan. lines={lines}, expected={expected}"
@@ -120,6 +136,9 @@ class SparkCheckpoint:
     def remove(self) -> None:
         """Remove the folder. The next run removes what cannot be removed now."""
         shutil.rmtree(self._root, ignore_errors=True)
+
+    def _log(self, batch_id: int) -> list[str]:
+        return (self._root / "offsets" / str(batch_id)).read_text(encoding="utf-8").split("\n")
 
     def _initial(self, source: StreamSource) -> str | None:
         log = self._folder(source) / "0"

@@ -251,12 +251,17 @@ def is_local(session: "SparkSession") -> bool:
     return is_local_master(str(session.sparkContext.master))
 
 
+def ping(session: "SparkSession") -> None:
+    """Return once the session's JVM answers. Raises Py4J's error where it does not."""
+    session.sparkContext._jsc.sc().startTime()  # noqa: SLF001  (any call will do)
+
+
 def is_alive(session: "SparkSession") -> bool:
     """Whether the session's JVM still answers."""
     from py4j.protocol import Py4JError
 
     try:
-        session.sparkContext._jsc.sc().startTime()  # noqa: SLF001  (any call will do)
+        ping(session)
     except (Py4JError, ConnectionError):
         return False
     return True

@@ -83,6 +83,14 @@ def table_key(pipeline: Pipeline) -> tuple[str, ...] | None:
 
 
 @dataclass(frozen=True)
+class BatchLimits:
+    """The most epochs in a micro-batch, and about how many rows a part of a snapshot has, which is one too."""
+
+    epochs_max: int
+    rows_a_part: int
+
+
+@dataclass(frozen=True)
 class Downstream:
     """The reading stream: its folder, the store that it shares with its upstreams, and how it reads them.
 
@@ -95,3 +103,8 @@ class Downstream:
     epochs_max: int
     tasks: int
     rows_a_part: int = ROWS_A_PART
+
+    @property
+    def limits(self) -> BatchLimits:
+        """What a micro-batch has at most."""
+        return BatchLimits(self.epochs_max, self.rows_a_part)

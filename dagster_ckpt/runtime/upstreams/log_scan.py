@@ -13,12 +13,13 @@ from dagster_ckpt.errors import (
     IncompatibleStateError,
     InvalidPipelineError,
 )
+from dagster_ckpt.ids import Epoch
 from dagster_ckpt.protocol.epochs.upstream import decode
 from dagster_ckpt.runtime.declared.arrow_scan import SourceWork
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from dagster_ckpt.runtime.task.arrow_work import ArrowWork, ColumnAt
 from dagster_ckpt.runtime.task.packed_rows import PackedRows
-from dagster_ckpt.runtime.upstreams.downstream import Planned, Read
+from dagster_ckpt.runtime.upstreams.downstream import BatchLimits, Planned, Read
 from dagster_ckpt.runtime.upstreams.upstream_rows import UpstreamRows, UpstreamShare
 from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError
 from dagster_ckpt.storage.stores.address import StoreAddress
@@ -51,6 +52,21 @@ class LogScan:
     columns: pa.Schema
     work: ArrowWork
     rows: UpstreamRows
+    limits: BatchLimits
+
+    def newest_epoch(self) -> Epoch:
+        """The upstream's newest epoch."""
+        return self.rows.log.newest().epoch
+
+    def next_offset(self, offset: str | None, until: Epoch | None = None) -> str | None:
+        """Spark's offset after the next micro-batch that begins at this one; the same where nothing is new.
+
+        Nothing comes after the epoch `until`.
+        """
+        with _as_spark_says():
+            at = self.rows.beginning() if offset is None else decode(offset)
+            found = self.rows.next_position(at, self.limits, until)
+        return offset if found == at else found.encode()
 
     def pieces(self, step: int, number: int, start: str | None, end: str) -> list[LogPiece]:
         """What comes between two of Spark's offsets, for an input of a step, both by number."""
@@ -88,7 +104,8 @@ def log_scan(found: SourceWork, address: StoreAddress, folder: str) -> LogScan:
     rows = UpstreamRows(address, folder, options["path"], Read(options["read"]), Planned.parse(planned, options["key"]))
     # Of rows without a column Arrow loses the number.
     columns = [planned.field(place) for place in found.used or [0]]
-    return LogScan(pa.schema(columns), found.work, rows)
+    limits = BatchLimits(int(options["epochsmax"]), int(options["rowsapart"]))
+    return LogScan(pa.schema(columns), found.work, rows, limits)
 
 
 @contextmanager

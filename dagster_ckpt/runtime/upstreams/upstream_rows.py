@@ -9,17 +9,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from dagster_ckpt.clock import SystemClock
-from dagster_ckpt.ids import StreamUuid
-from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition, backfill_pin
+from dagster_ckpt.ids import EMPTY, Epoch, StreamUuid
+from dagster_ckpt.protocol.epochs.upstream import Reader, Trouble, UpstreamPosition, backfill_pin, next_part
 from dagster_ckpt.protocol.manifest.manifest import ChangeKind, Manifest, Pipeline
 from dagster_ckpt.protocol.object_names import folder_of, parts_of_name
 from dagster_ckpt.protocol.transitions.renamed_columns import with_names_of
 from dagster_ckpt.runtime.spark.unseen_store import host_named
-from dagster_ckpt.runtime.upstreams.downstream import Planned, Read
+from dagster_ckpt.runtime.upstreams.downstream import BatchLimits, Planned, Read
 from dagster_ckpt.storage.chain.manifest_chain import ManifestChain
 from dagster_ckpt.storage.retention_refs.ancestors import with_ancestors
 from dagster_ckpt.storage.retention_refs.pins import find_pin
-from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog
+from dagster_ckpt.storage.retention_refs.upstream_log import NothingFollowsError, UpstreamLog, snapshot_at
 from dagster_ckpt.storage.stores.address import StoreAddress
 from dagster_ckpt.storage.stores.folder import folder_store
 from dagster_ckpt.tables import Share, net_changes, raw_changes, table_rows
@@ -103,6 +103,23 @@ class UpstreamRows:
         assert own is not None, "a downstream opens its stream before it reads"
         return Reader.of(own)
 
+    def beginning(self) -> UpstreamPosition:
+        """The position before all there is."""
+        return UpstreamPosition(self.log.newest().uuid)
+
+    def next_position(self, at: UpstreamPosition, limits: BatchLimits, until: Epoch | None) -> UpstreamPosition:
+        """The position after the next micro-batch that begins at this one; the same where nothing is new.
+
+        Nothing comes after the epoch `until`. Raises `NothingFollowsError`.
+        """
+        if at.epoch == EMPTY or at.in_snapshot:
+            reader = self.reader()
+            snapshot = snapshot_at(self.chain, at, reader)
+            if snapshot is not None:
+                return next_part(at, snapshot, reader.term, limits.rows_a_part)
+        following = self.log.following(at, limits.epochs_max, until)
+        return UpstreamPosition.after(following[-1]) if following else at
+
     def shares(self, after: UpstreamPosition | None, until: UpstreamPosition) -> Sequence[UpstreamShare]:
         """What is read between these positions, None being the beginning. A share can be split.
 
@@ -117,7 +134,7 @@ class UpstreamRows:
             pinned = self._pinned_manifest(stream, until)
             self._check_planned(after, [with_names_of(pinned, newest), newest])
             parts = [Share(part, until.parts) for part in range(after.part, until.part)]
-            keys = self._spread_by([pinned, newest])
+            keys = self._hash_columns([pinned, newest])
             return [SnapshotShare(stream, until, _table_bytes(pinned), part, keys) for part in parts]
         epochs = [with_names_of(each, newest) for each in self.log.epochs_after(newest, after, until=until.epoch)]
         self._check_planned(after, [*epochs, newest])
@@ -125,7 +142,7 @@ class UpstreamRows:
         if not changed:
             return []
         in_runs = all(ref.kind is ChangeKind.RUN for each in changed for ref in each.changes)
-        return [LogShare(changed, Share(), self._spread_by([*changed, newest]) if in_runs else None)]
+        return [LogShare(changed, Share(), self._hash_columns([*changed, newest]) if in_runs else None)]
 
     def rows(self, share: InputPartition, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         """These columns of the rows of a share."""
@@ -149,19 +166,19 @@ class UpstreamRows:
         if not self.planned.matches([manifest.pipeline for manifest in manifests]):
             raise NothingFollowsError(Trouble.PLANNED_OTHERWISE, at)
 
-    def _spread_by(self, manifests: Sequence[Manifest]) -> tuple[str, ...] | None:
+    def _hash_columns(self, manifests: Sequence[Manifest]) -> tuple[str, ...] | None:
         """The columns by whose hash the rows that these manifests show are in shares; None: it is not known.
 
         A column that is read with another type than it has in the state has another hash.
         """
         keys = manifests[-1].pipeline.key_names
         is_known = all(
-            pipeline.key_names == keys and not pipeline.appends and self._has_types_of(pipeline, keys)
+            pipeline.key_names == keys and not pipeline.appends and self._reads_as_stored(pipeline, keys)
             for pipeline in (each.pipeline for each in manifests)
         )
         return keys if is_known else None
 
-    def _has_types_of(self, pipeline: Pipeline, keys: Sequence[str]) -> bool:
+    def _reads_as_stored(self, pipeline: Pipeline, keys: Sequence[str]) -> bool:
         there, read = (
             dict(zip(each.names, each.types, strict=True)) for each in (pipeline.output, self.planned.columns)
         )

@@ -7,6 +7,7 @@ reports what is wrong with an upstream: Spark keeps only the text of an error in
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,12 +15,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from dagster_ckpt.ids import EMPTY, Epoch
-from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode, next_part
+from dagster_ckpt.ids import Epoch
+from dagster_ckpt.protocol.epochs.upstream import FORMAT, UpstreamPosition, decode
 from dagster_ckpt.runtime.spark.arrow_schemas import to_arrow_schema
 from dagster_ckpt.runtime.upstreams.downstream import Downstream, Planned, Read
 from dagster_ckpt.runtime.upstreams.upstream_rows import UpstreamRows
-from dagster_ckpt.storage.retention_refs.upstream_log import snapshot_at
 
 _EPOCHS_MAX = 2**31 - 1
 
@@ -56,7 +56,7 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- in the process that plans
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (here and below: Spark's names)
-        return _offset(UpstreamPosition(self._rows.log.newest().uuid))
+        return _offset(self._rows.beginning())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxFiles(self._downstream.epochs_max)
@@ -65,15 +65,9 @@ class UpstreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until = self._rows.log.newest().epoch
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        at = _position(start)
-        if at.epoch == EMPTY or at.in_snapshot:
-            reader = self._rows.reader()
-            snapshot = snapshot_at(self._rows.chain, at, reader)
-            if snapshot is not None:
-                return _offset(next_part(at, snapshot, reader.term, self._downstream.rows_a_part))
         epochs_max = limit.max_files if isinstance(limit, ReadMaxFiles) else _EPOCHS_MAX
-        following = self._rows.log.following(at, epochs_max, self._until)
-        return _offset(UpstreamPosition.after(following[-1])) if following else dict(start)
+        limits = replace(self._downstream.limits, epochs_max=epochs_max)
+        return _offset(self._rows.next_position(_position(start), limits, self._until))
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         shares = self._rows.shares(_position(start), _position(end))

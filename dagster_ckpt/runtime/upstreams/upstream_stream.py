@@ -53,7 +53,8 @@ def _read(session: SparkSession, downstream: Downstream, newest: Manifest, what:
         # An upstream of an earlier release may declare a type not null that this release opens as nullable.
         reader = session.readStream.format(FORMAT).schema(to_spark_schema(all_nullable_within(schema)))
         key = json.dumps(table_key(newest.pipeline))
-        return reader.option("path", newest.stream).option("read", what).option("key", key).load()
+        limits = {"epochsMax": downstream.epochs_max, "rowsAPart": downstream.rows_a_part}
+        return reader.options(path=newest.stream, read=what, key=key, **limits).load()
 
 
 def _register(session: SparkSession, downstream: Downstream) -> None:
