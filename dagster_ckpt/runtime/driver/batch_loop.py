@@ -21,7 +21,7 @@ class BatchLoop(ABC):
 
     @abstractmethod
     def view(self) -> QueryView:
-        """What there is to see of the sources, once it is started. Raises Spark's error where it does not answer."""
+        """What there is to see of the sources. Raises `LookupError` before the first look, and Spark's errors."""
 
     @abstractmethod
     def ping(self) -> None:

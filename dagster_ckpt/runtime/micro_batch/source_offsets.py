@@ -41,6 +41,7 @@ class SourceOffsets:
         self._checkpoint = checkpoint
         self._batch_id = checkpoint.last_batch
         self._offsets = checkpoint.offsets(self._batch_id)
+        self._has_begun = False
         by_source = {each.source: each for each in inputs}
         self._sources: list[AnySource] = [
             _source(session, by_source[source], checkpoint.source_location(source)) for source in checkpoint.sources
@@ -48,7 +49,9 @@ class SourceOffsets:
 
     @property
     def streams(self) -> Sequence[Any]:
-        """The sources in the JVM, one for each line of the offset log."""
+        """The sources in the JVM, one for each line of the offset log. Raises `LookupError` before `begin`."""
+        if not self._has_begun:
+            raise LookupError("the sources were not asked yet")
         numbered = {
             line: each.stream
             for source, each in zip(self._checkpoint.sources, self._sources, strict=True)
@@ -60,6 +63,7 @@ class SourceOffsets:
         """Once, before the first micro-batch. `until_now`: plan what the sources have now, and nothing after it."""
         for each in self._sources:
             each.begin(until_now=until_now)
+        self._has_begun = True
 
     def next_batch(self) -> int | None:
         """The number of the next micro-batch, which is noted; None where nothing is new."""
