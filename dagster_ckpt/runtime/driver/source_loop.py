@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
+from pyspark import InheritableThread
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
@@ -41,7 +42,7 @@ class SourceLoop(BatchLoop):
         self._clock = clock
         self._done = False
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="micro-batches", daemon=True)
+        self._thread = InheritableThread(target=self._run, name="micro-batches", daemon=True)
 
     def start(self) -> None:
         """Start it."""
@@ -68,6 +69,7 @@ class SourceLoop(BatchLoop):
 
     def _run(self) -> None:
         try:
+            self._session.sparkContext.setInterruptOnCancel(True)  # as in the thread of a query
             with as_active(self._session):
                 with _as_sparks_query_says():
                     self._sources.begin(until_now=self._interval_ms is None)

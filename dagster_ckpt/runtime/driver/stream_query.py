@@ -14,7 +14,12 @@ from dagster_ckpt.runtime.declared.stream import Stream
 from dagster_ckpt.runtime.driver.batch_loop import BatchLoop
 from dagster_ckpt.runtime.driver.open_stream import OpenStream
 from dagster_ckpt.runtime.driver.source_loop import SourceLoop
-from dagster_ckpt.runtime.driver.stream_checks import can_aggregate_before, can_group_where_read, cannot_run
+from dagster_ckpt.runtime.driver.stream_checks import (
+    can_aggregate_before,
+    can_group_where_read,
+    cannot_run,
+    event_time_columns,
+)
 from dagster_ckpt.runtime.driver.stream_job import Ending, JobResult
 from dagster_ckpt.runtime.driver.streaming_query import EpochQuery
 from dagster_ckpt.runtime.lag.lag import Lag, LagGauge
@@ -52,7 +57,13 @@ class StreamQuery:
         self._spark_query = None if self._asks_sources else EpochQuery(self._work)
         self._query: BatchLoop = self._spark_query or SourceLoop(
             opened.session,
-            SourceOffsets(opened.session, opened.by_arrow.inputs, self._checkpoint),
+            # A watermark would move between two parts of what would be one micro-batch.
+            SourceOffsets(
+                opened.session,
+                opened.by_arrow.inputs,
+                self._checkpoint,
+                limited=not any(any(event_time_columns(step)) for step in opened.checked.stream.steps),
+            ),
             self._work_by_arrow,
             self._coordinator.interval_ms,
             opened.terms.run.clock,

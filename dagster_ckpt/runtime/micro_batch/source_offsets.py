@@ -4,7 +4,7 @@ A file source is Spark's own: it lists, limits and orders the files, and notes w
 it does for a query. So either can go on where the other has ended.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -15,7 +15,7 @@ from dagster_ckpt.runtime.micro_batch.spark_checkpoint import SparkCheckpoint
 from dagster_ckpt.runtime.spark.jvm import java_class
 from dagster_ckpt.runtime.upstreams.log_scan import LogScan
 
-_FILES_MAX = 5_000
+FILES_MAX = 5_000
 """The most files of a micro-batch where the reader sets no limit: each is a piece that a task is told of."""
 
 
@@ -35,16 +35,23 @@ class AnySource(Protocol):
 
 
 class SourceOffsets:
-    """Plans micro-batches: what each has of each source is in `checkpoint`, as Spark notes it."""
+    """Plans micro-batches: what each has of each source is in `checkpoint`, as Spark notes it.
 
-    def __init__(self, session: SparkSession, inputs: Sequence[ScannedInput], checkpoint: SparkCheckpoint) -> None:
+    `limited`: where a reader sets no limit, all its inputs together have at most `FILES_MAX` files.
+    """
+
+    def __init__(
+        self, session: SparkSession, inputs: Sequence[ScannedInput], checkpoint: SparkCheckpoint, *, limited: bool
+    ) -> None:
+        files_max = max(1, FILES_MAX // len(inputs)) if limited else None
         self._checkpoint = checkpoint
         self._batch_id = checkpoint.last_batch
         self._offsets = checkpoint.offsets(self._batch_id)
         self._has_begun = False
         by_source = {each.source: each for each in inputs}
         self._sources: list[AnySource] = [
-            _source(session, by_source[source], checkpoint.source_location(source)) for source in checkpoint.sources
+            _source(session, by_source[source], checkpoint.source_location(source), files_max)
+            for source in checkpoint.sources
         ]
 
     @property
@@ -76,27 +83,31 @@ class SourceOffsets:
         return self._batch_id
 
 
-def _source(session: SparkSession, of: ScannedInput, location: str) -> AnySource:
+def _source(session: SparkSession, of: ScannedInput, location: str, files_max: int | None) -> AnySource:
     if isinstance(of.scan, LogScan):
         return _StreamSource(of.scan)
-    return _FileSource(session, lambda: of.relation.dataSource().createSource(location))
+    return _FileSource(session, of.relation.dataSource(), location, files_max)
 
 
 class _FileSource:
     """Files, by Spark's `FileStreamSource`."""
 
-    def __init__(self, session: SparkSession, create: Callable[[], Any]) -> None:
+    def __init__(self, session: SparkSession, reader: Any, location: str, files_max: int | None) -> None:
         self._session = session
-        self._create = create
+        self._reader = reader
+        self._location = location
+        self._files_max = files_max
         self.stream: Any = None
         self._limit: Any = None
 
     def begin(self, *, until_now: bool) -> None:
-        self.stream = self._create()
+        self.stream = self._reader.createSource(self._location)
         self._limit = self.stream.getDefaultReadLimit()
-        if str(self._limit.getClass().getSimpleName()) == "ReadAllAvailable":
+        has_none = str(self._limit.getClass().getSimpleName()) == "ReadAllAvailable"
+        # Spark knows only its own limit: of the newest files first it would take the others for too old.
+        if has_none and self._files_max is not None and not self._reader.options().contains("latestFirst"):
             limits = java_class(self._session, "org.apache.spark.sql.connector.read.streaming.ReadLimit")
-            self._limit = limits.maxFiles(_FILES_MAX)
+            self._limit = limits.maxFiles(self._files_max)
         if until_now:
             self.stream.prepareForTriggerAvailableNow()
 

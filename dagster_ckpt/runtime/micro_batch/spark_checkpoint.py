@@ -77,12 +77,13 @@ class SparkCheckpoint:
         return self._folder(source).as_uri()
 
     def add_batch(self, batch_id: int, offsets: Sequence[str | None]) -> None:
-        """Note the offset of each source after a batch, where no query of Spark's does."""
+        """Note the offset of each source after a batch, where no query of Spark's does. Only the last two are kept."""
         _, metadata, *lines = self._log(batch_id - 1)
         for source, offset in zip(self._sources, offsets, strict=True):
             for line in source.lines:
                 lines[line] = offset or _NO_POSITION
         _write(self._root / "offsets" / str(batch_id), [_VERSION, metadata, *lines])
+        (self._root / "offsets" / str(batch_id - 2)).unlink(missing_ok=True)
 
     def has_spark_state(self) -> bool:
         """Whether Spark itself keeps state: it creates that folder before it hands over the first batch."""

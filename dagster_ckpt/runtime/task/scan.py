@@ -18,6 +18,8 @@ from dagster_ckpt.runtime.task.epoch_task import SCAN_PROPERTY
 from dagster_ckpt.runtime.task.packed_rows import PackedRows, pack_refusal
 
 _TASK_BYTES = 1 << 28
+_ALONE_BYTES = 1 << 22
+"""So much is read by fewer tasks than can run at once, to shuffle nothing."""
 _TABLE_BYTES = 1 << 24
 """About how many bytes of rows are brought to the tasks at once."""
 REFUSED = (LeftToSparkError, pa.ArrowException, OSError, OverflowError)
@@ -80,7 +82,8 @@ def spread(inputs: Mapping[int, Sequence[ScanInput]], pieces: Sequence[Piece], s
     """
     [_, packed] = next(iter(inputs.values()))[0]
     own, alone = packed.assignment.tasks, inputs.keys() == {0}
-    if own is not None and alone and pieces and all(_nests(inputs, each) for each in pieces):
+    are_enough = own is not None and (own >= slots or sum(piece.length for piece in pieces) <= _ALONE_BYTES)
+    if own is not None and are_enough and alone and pieces and all(_nests(inputs, each) for each in pieces):
         return [list(shares) for shares in zip(*(piece.split(own) for piece in pieces), strict=True)], True
     return _evenly(pieces, scan_tasks(pieces, slots)), alone and own is None
 

@@ -56,17 +56,19 @@ class LogScan:
 
     def newest_epoch(self) -> Epoch:
         """The upstream's newest epoch."""
-        return self.rows.log.newest().epoch
+        with _as_spark_says():
+            return self.rows.log.newest().epoch
 
     def next_offset(self, offset: str | None, until: Epoch | None = None) -> str | None:
         """Spark's offset after the next micro-batch that begins at this one; the same where nothing is new.
 
-        Nothing comes after the epoch `until`.
+        A stream that has read nothing gets one in any case, as from Spark: what asks how far each upstream was read
+        finds it there. Nothing comes after the epoch `until`.
         """
         with _as_spark_says():
             at = self.rows.beginning() if offset is None else decode(offset)
             found = self.rows.next_position(at, self.limits, until)
-        return offset if found == at else found.encode()
+        return offset if offset is not None and found == at else found.encode()
 
     def pieces(self, step: int, number: int, start: str | None, end: str) -> list[LogPiece]:
         """What comes between two of Spark's offsets, for an input of a step, both by number."""

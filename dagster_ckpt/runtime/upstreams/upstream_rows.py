@@ -126,7 +126,7 @@ class UpstreamRows:
         Raises `NothingFollowsError` where the upstream no longer has it as it was planned.
         """
         newest = self.log.newest()
-        after = after or UpstreamPosition(newest.uuid)
+        after = after or UpstreamPosition(until.uuid)
         if after == until:
             return []
         if until.parts:
@@ -169,11 +169,12 @@ class UpstreamRows:
     def _hash_columns(self, manifests: Sequence[Manifest]) -> tuple[str, ...] | None:
         """The columns by whose hash the rows that these manifests show are in shares; None: it is not known.
 
-        A column that is read with another type than it has in the state has another hash.
+        A column that is read with another type than it has in the state has another hash, and of a join a row may be
+        where the key of either side says.
         """
         keys = manifests[-1].pipeline.key_names
         is_known = all(
-            pipeline.key_names == keys and not pipeline.appends and self._reads_as_stored(pipeline, keys)
+            pipeline.key_names == keys and _is_by_its_key(pipeline) and self._reads_as_stored(pipeline, keys)
             for pipeline in (each.pipeline for each in manifests)
         )
         return keys if is_known else None
@@ -193,6 +194,10 @@ class UpstreamRows:
 
     def _chain(self, folder: str) -> ManifestChain:
         return ManifestChain(folder_store(self._address.open(), folder), SystemClock())
+
+
+def _is_by_its_key(pipeline: Pipeline) -> bool:
+    return len(pipeline.inputs) == 1 and not pipeline.appends
 
 
 def _table_bytes(snapshot: Manifest) -> int:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
@@ -48,7 +49,8 @@ def loops() -> Iterator[list[SourceLoop]]:
 
 
 def loop(loops: list[SourceLoop], sources: object, work: object, interval_ms: int | None) -> SourceLoop:
-    made = SourceLoop(None, sources, work, interval_ms, SystemClock())  # type: ignore[arg-type]
+    session = SimpleNamespace(sparkContext=SimpleNamespace(setInterruptOnCancel=lambda _: None))
+    made = SourceLoop(session, sources, work, interval_ms, SystemClock())  # type: ignore[arg-type]
     loops.append(made)
     made.start()
     return made

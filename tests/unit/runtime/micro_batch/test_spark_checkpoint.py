@@ -43,4 +43,7 @@ def test_a_batch_that_no_query_notes_is_noted_as_spark_does(tmp_path: Path, monk
     assert [made.offset(each, 8) for each in made.sources] == list(made.offsets(8))
     texts = [(Path(made.location.removeprefix("file://")) / "offsets" / name).read_text().split("\n") for name in "78"]
     assert texts[1] == [*texts[0][:2], '{"logOffset":1000000}', '{"epoch": 1}', '{"logOffset":1000000}']
+    made.add_batch(9, ('{"logOffset":1000001}', '{"epoch": 1}'))
+    names = sorted(each.name for each in (Path(made.location.removeprefix("file://")) / "offsets").iterdir())
+    assert names == ["8", "9"], "no more than the driver reads"
     made.remove()
