@@ -3,6 +3,7 @@
 The executors' Python has neither Dagster nor this package: Spark brings them the driver's.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from dagster_ckpt import CheckpointStore
 from dagster_ckpt.errors import InvalidPipelineError
+from dagster_ckpt.runtime.micro_batch.driver_work import ROWS_MAX
 from dagster_ckpt.storage.stores.address import StoreAddress
 from tests.servers.machines import Machine
 from tests.servers.processes import HOST, Server
@@ -32,7 +34,8 @@ from dagster_pyspark import LazyPySparkResource
 
 @streaming_asset(shards=4)
 def totals(spark):
-    rows = spark.readStream.schema("key long, value long").option("maxFilesPerTrigger", 1).parquet(os.environ["INBOX"])
+    reader = spark.readStream.schema("key long, value long").option("maxFilesPerTrigger", 1)
+    rows = reader.format(os.environ["FORMAT"]).load(os.environ["INBOX"])
     return Stream(rows).key_by("key").aggregate(rows=agg.count(), total=agg.sum("value"))
 
 
@@ -60,6 +63,9 @@ TABLE = [
     {"key": 1, "rows": 4, "total": 31},
     {"key": 2, "rows": 4, "total": 301},
 ]
+FILES = 3
+ROWS_OF_TASKS = 2 * ROWS_MAX
+"""Rows of one more key that make of each file one that the driver leaves to tasks."""
 SEES_NOTHING = 'hostname "$0"; mount -t tmpfs tmpfs "$1"; shift; exec "$@"'
 SEES_A_COPY = """
 hostname "$0"; store=$1; shift; layers=$(mktemp -d -p "$(dirname "$store")"); mount -t tmpfs tmpfs "$layers"
@@ -101,20 +107,26 @@ def executors_python() -> str:
     return str(python)
 
 
-def materialize(tmp_path: Path, master: str, store: StoreAddress, python: str) -> Server:
-    """Run the stream over three files; returns the process when it has ended."""
+def materialize(tmp_path: Path, master: str, store: StoreAddress, python: str, kind: str = "json") -> Server:
+    """Run the stream over files of this kind, of JSON or Parquet; returns the process when it has ended."""
     inbox, home = tmp_path / "inbox", tmp_path / "home"
     # As in a container of YARN's: longer than the address of a Unix domain socket may be.
     temporary = tmp_path / "usercache" / "streams" / "application_1700000000000_0001" / ("container_" * 8)
     for folder in (inbox, home, temporary):
         folder.mkdir(parents=True)
-    for number in range(3):
-        pq.write_table(pa.table({"key": [number, 1, 2], "value": [1, 10, 100]}), inbox / f"{number}.parquet")
+    for number in range(FILES):
+        rows = pa.table({"key": [number, 1, 2], "value": [1, 10, 100]})
+        if kind == "json":
+            (inbox / f"{number}.json").write_text("\n".join(map(json.dumps, rows.to_pylist())))
+        else:
+            more = pa.table({"key": [3] * ROWS_OF_TASKS, "value": [1] * ROWS_OF_TASKS})
+            pq.write_table(pa.concat_tables([rows, more]), inbox / f"{number}.parquet")
     location = tmp_path / "location.py"
     location.write_text(LOCATION.replace("{STORAGE_OPTIONS}", repr(dict(store.options))))
     environment = {
         "DAGSTER_HOME": str(home),
         "EXECUTORS_PYTHON": python,
+        "FORMAT": kind,
         "INBOX": str(inbox),
         "LONG_TMPDIR": str(temporary),
         "MASTER": master,
@@ -142,16 +154,21 @@ def shared(tmp_path: Path) -> StoreAddress:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["s3", "shared"])
+@pytest.mark.parametrize(
+    ("kind", "place", "reader"), [("json", "s3", "spark"), ("json", "shared", "spark"), ("parquet", "shared", "tasks")]
+)
 def test_a_stream_runs_in_executors_without_dagster_and_equals_a_batch(
-    tmp_path: Path, s3_server: S3Server, executors_python: str, kind: str
+    tmp_path: Path, s3_server: S3Server, executors_python: str, kind: str, place: str, reader: str
 ) -> None:
-    store = s3_server.empty() if kind == "s3" else shared(tmp_path)
-    installed = {} if kind == "s3" else broken_release(tmp_path, is_loaded=False)
+    store = s3_server.empty() if place == "s3" else shared(tmp_path)
+    installed = {} if place == "s3" else broken_release(tmp_path, is_loaded=False)
     with cluster(tmp_path, machines((), ()), installed) as spark:
-        run = materialize(tmp_path, spark.address, store, executors_python)
+        run = materialize(tmp_path, spark.address, store, executors_python, kind)
     assert run.process.returncode == 0, run.last_lines()
-    assert table_of(store) == TABLE
+    rows = FILES * ROWS_OF_TASKS
+    assert table_of(store) == TABLE + [{"key": 3, "rows": rows, "total": rows}] * (kind == "parquet")
+    stream = CheckpointStore(store.url, store.options).stream("totals")
+    assert {epoch.read_by for epoch in stream.epochs() if epoch.rows_in} == {reader}
     # Both executors had tasks of the epochs: each has the log of its Python workers below its worker's folder.
     workers = [worker / "work" for worker in tmp_path.glob("spark/worker-*")]
     executors = [folder for work in workers for folder in work.glob("app-*/*") if (folder / "stderr").exists()]
