@@ -14,6 +14,7 @@ from dagster_ckpt import agg
 from dagster_ckpt.errors import CheckpointError
 from dagster_ckpt.protocol.manifest.manifest import ReadBy
 from dagster_ckpt.runtime.declared.stream import Stream
+from dagster_ckpt.runtime.micro_batch import driver_work, epoch_plans
 from tests.spark.input_files import drop
 from tests.spark.streams import FAST, StreamUnderTest
 from tests.spark.ways import DRIVER, TASKS, WAYS, readers
@@ -69,6 +70,22 @@ def test_the_table_is_that_of_the_batch(
     counted = work(spark.read.schema(SCHEMA).parquet(str(inbox))).count()
     assert sum(epoch.manifest.statistics.rows_in for epoch in stream.epochs) == counted
     assert stream.history().verify().whole
+
+
+@pytest.mark.ways(DRIVER)
+def test_many_rows_of_few_keys_are_worked_in_the_driver_however_few_their_bytes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epoch_plans, "work_on", driver_work.work_on)  # it alone decides
+    inbox, stream = tmp_path / "inbox", StreamUnderTest(spark, tmp_path)
+    for number in range(3):
+        many = pa.concat_tables([rows(number * 50)] * (2 * driver_work.ROWS_MAX // 50))
+        drop(inbox, 2 * number, many)
+        drop(inbox, 2 * number + 1, rows(number))
+    assert sum(file.stat().st_size for file in inbox.iterdir()) < driver_work.BYTES_MAX
+    stream.run(totals(inbox, WORKS["all"]))
+    assert readers(stream) == [ReadBy.TASKS, ReadBy.DRIVER, ReadBy.DRIVER], "the first epoch knows of no keys"
+    assert repr(stream.rows()) == repr(of_batch(spark, inbox, WORKS["all"]))
 
 
 @pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)

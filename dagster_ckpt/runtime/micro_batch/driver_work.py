@@ -75,7 +75,7 @@ def _rows_for(changes: Sequence[pa.Table], stage: Stage, following: Stage) -> It
 
 
 def work_on(stages: Sequence[Stage], scans: Sequence[AnyScan], pieces: Sequence[Piece], *, streams: bool) -> DriverWork:
-    """The work on these files. Raises `LeftToSparkError`, and `TooManyRowsError` where it is not the driver's.
+    """The work on these pieces. Raises `LeftToSparkError`, and `TooManyRowsError` where it is not the driver's.
 
     `streams`: rows may also come while they are worked, so that there may be more of them.
     """
@@ -83,11 +83,14 @@ def work_on(stages: Sequence[Stage], scans: Sequence[AnyScan], pieces: Sequence[
     if len(pieces) > PIECES_MAX or size > (STREAMED_BYTES_MAX if streams else BYTES_MAX):
         raise TooManyRowsError
     inputs = scan_inputs(stages, scans)
-    rows = _batches(scan(0, inputs[0], pieces))
-    if size > BYTES_MAX:
-        check_pieces(inputs, pieces)
-        return DriverWork(stages, rows)
-    return DriverWork(stages, _few_rows(rows))
+    if size <= BYTES_MAX:
+        try:
+            return DriverWork(stages, _few_rows(_batches(scan(0, inputs[0], pieces))))
+        except TooManyRowsError:
+            if not streams:
+                raise
+    check_pieces(inputs, pieces)
+    return DriverWork(stages, _batches(scan(0, inputs[0], pieces)))
 
 
 def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
