@@ -75,4 +75,7 @@ def epoch_acks(
             state.relieve()
         lists = state.flush()
         first, *others = (ShardAck(shard, lists[shard]) for shard in shards)
-        return (replace(first, changes=state.log, state_rows=state.metrics.state_rows), *others)
+        return (
+            replace(first, changes=state.log, state_rows=state.metrics.state_rows, table_rows=state.metrics.table_rows),
+            *others,
+        )
