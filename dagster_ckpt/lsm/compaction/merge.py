@@ -119,12 +119,12 @@ def rows_in_any_order(
     below = [run for view in bottom if len(run := live(view.between(lo, hi)))]
     above = [run for view in upper if len(run := view.between(lo, hi))]
     runs = [*above, *below]
-    gone = _rows_gone(above, below, keys)
+    gone = _older_rows(above, below, keys)
     rows = [_without(run, at) for run, at in zip(runs, gone, strict=True)]
     return [found for found in rows if found.num_rows]
 
 
-def _rows_gone(above: Sequence[Run], below: Sequence[Run], keys: Sequence[str]) -> list[Positions]:
+def _older_rows(above: Sequence[Run], below: Sequence[Run], keys: Sequence[str]) -> list[Positions]:
     """The rows of each run for which a newer one has another, or a tombstone."""
     least, greatest = _shared_hashes([run.hashes for run in (*above, *below)] if above else [])
     if len(least) == 0:

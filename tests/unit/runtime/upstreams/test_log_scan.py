@@ -41,10 +41,10 @@ class Pair:
 
     def nests(self, keys: tuple[str, ...], tasks: int, schema: pa.Schema = READ) -> bool:
         packed = PackedRows(self.scan.work, (schema,), 0, keys, ShardAssignment.keyed(8, tasks))
-        [piece] = self.scan.pieces(0, 0, self.begun(), str(self.scan.next_offset(self.begun())))
+        [piece] = self.scan.pieces(0, 0, self.start(), str(self.scan.next_offset(self.start())))
         return self.scan.nests(piece, packed)
 
-    def begun(self) -> str:
+    def start(self) -> str:
         """Where the log begins that was not there before the first look."""
         return self.scan.rows.beginning().encode()
 
