@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_ckpt.lsm.columns import Mask, Positions, concat, empty, flat, from_plain, plain, stretches, take
 from dagster_ckpt.lsm.layer_search import Match, Probe, with_key
 from dagster_ckpt.lsm.runs.deltas import newest_rows
-from dagster_ckpt.lsm.runs.run import Run, build_run, live, one_after_another
+from dagster_ckpt.lsm.runs.run import Run, live, one_after_another, rows_at
 from dagster_ckpt.lsm.runs.view import View
 from dagster_ckpt.lsm.table import Hashes
 
@@ -132,7 +132,7 @@ def _older_rows(above: Sequence[Run], below: Sequence[Run], keys: Sequence[str])
     at = [
         stretches(np.searchsorted(run.hashes, least), np.searchsorted(run.hashes, greatest, "right")) for run in above
     ]
-    found = [_rows_at(run.with_columns(keys), own) for run, own in zip(above, at, strict=True)]
+    found = [rows_at(run.with_columns(keys), own) for run, own in zip(above, at, strict=True)]
     news, groups = newest_rows(found, keys)
     newest = np.zeros(len(groups.order), dtype=np.bool_)
     newest[groups.order[groups.starts]] = True
@@ -159,13 +159,6 @@ def _shared_hashes(hashes: Sequence[Hashes]) -> tuple[Hashes, Hashes]:
     every.sort()
     least = (np.unique(every[1:][every[1:] == every[:-1]]).astype(np.uint64) << lost_bits) + first
     return least, least + np.minimum((np.uint64(1) << lost_bits) - np.uint64(1), last - least)
-
-
-def _rows_at(run: Run, at: Positions) -> Run:
-    if len(at) == len(run):
-        return run
-    tombstones = None if run.tombstones is None else np.take(run.tombstones, at)
-    return build_run(np.take(run.hashes, at), take(run.columns(), at), tombstones)
 
 
 def _without(run: Run, at: Positions) -> pa.Table:

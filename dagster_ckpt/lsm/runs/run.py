@@ -304,9 +304,13 @@ def build_tombstones(hashes: Hashes, keys: pa.Table, schema: pa.Schema) -> Run:
 
 def filter_run(run: Run, wanted: Mask) -> Run:
     """Only the wanted rows of the run, without before images where rows are dropped."""
-    if wanted.all():
+    return rows_at(run, np.flatnonzero(wanted))
+
+
+def rows_at(run: Run, at: Positions) -> Run:
+    """Only the rows at these positions, which ascend, without before images where rows are dropped."""
+    if len(at) == len(run):
         return run
-    at = np.flatnonzero(wanted)
     tombstones = None if run.tombstones is None else np.take(run.tombstones, at)
     return build_run(np.take(run.hashes, at), take(run.columns(), at), tombstones)
 

@@ -11,7 +11,6 @@ from dagster_ckpt.ids import EMPTY
 from dagster_ckpt.protocol.manifest.manifest import Pipeline
 from dagster_ckpt.protocol.transitions.step_changes import StepChange
 from dagster_ckpt.runtime.declared.stream import Stream
-from dagster_ckpt.runtime.driver.batch_loop import BatchLoop
 from dagster_ckpt.runtime.driver.open_stream import OpenStream
 from dagster_ckpt.runtime.driver.source_loop import SourceLoop
 from dagster_ckpt.runtime.driver.stream_checks import (
@@ -54,20 +53,7 @@ class StreamQuery:
         )
         self._checkpoint = opened.build_checkpoint()
         self._driver = EpochDriver(self._driver_setup())
-        self._spark_query = None if self._asks_sources else EpochQuery(self._work)
-        self._query: BatchLoop = self._spark_query or SourceLoop(
-            opened.session,
-            # A watermark would move between two parts of what would be one micro-batch.
-            SourceOffsets(
-                opened.session,
-                opened.by_arrow.inputs,
-                self._checkpoint,
-                limited=not any(any(event_time_columns(step)) for step in opened.checked.stream.steps),
-            ),
-            self._work_by_arrow,
-            self._coordinator.interval_ms,
-            opened.terms.run.clock,
-        )
+        self._query: EpochQuery | SourceLoop = self._source_loop() if self._asks_sources else EpochQuery(self._work)
         self._gauge = LagGauge(self._job.asset, self._lag, self._hooks.on_lag, self._job.options.lag_interval_ms)
 
     def to_end(self) -> JobResult:
@@ -105,19 +91,27 @@ class StreamQuery:
         """Whether Spark's streaming query is not needed, since Arrow reads all sources."""
         return bool(self._by_arrow.inputs)
 
+    def _source_loop(self) -> SourceLoop:
+        opened = self._open
+        # A watermark would move between two parts of what would be one micro-batch.
+        limited = not any(any(event_time_columns(step)) for step in opened.checked.stream.steps)
+        sources = SourceOffsets(opened.session, opened.by_arrow.inputs, self._checkpoint, limited=limited)
+        interval_ms, clock = self._coordinator.interval_ms, opened.terms.run.clock
+        return SourceLoop(opened.session, sources, self._work_by_arrow, interval_ms, clock)
+
     def _start(self) -> None:
         self._open.settle()
-        if self._spark_query is not None:
-            self._spark_query.start(self._open.stream_writer(self._plans.stages, self._checkpoint.location))
-        elif isinstance(self._query, SourceLoop):
+        if isinstance(self._query, SourceLoop):
             self._query.start()
+        else:
+            self._query.start(self._open.stream_writer(self._plans.stages, self._checkpoint.location))
 
     def _work(self, batch: DataFrame, batch_id: int) -> None:
         """Make an epoch of a micro-batch of Spark's query."""
         if self._must_begin:
             self._begin()
-        assert self._spark_query is not None, "the query hands it over"
-        rows = self._plans.on(batch, self._spark_query.execution_of_batch(batch))
+        assert isinstance(self._query, EpochQuery), "the query hands it over"
+        rows = self._plans.on(batch, self._query.execution_of_batch(batch))
         self._driver.work(rows, self._plans.assignments, batch_id)
 
     def _work_by_arrow(self, batch_id: int) -> None:

@@ -15,10 +15,9 @@ import pyarrow as pa
 from dagster_ckpt.operators.shared.checks.updating_checks import changes_schema
 from dagster_ckpt.runtime.micro_batch.epoch_job import JobOutcome
 from dagster_ckpt.runtime.task.ack_rows import Reply
-from dagster_ckpt.runtime.task.arrow_work import LeftToSparkError
 from dagster_ckpt.runtime.task.dataflow import Stage, scan_inputs
 from dagster_ckpt.runtime.task.epoch_task import EpochOrder, TaskSetup, run_task
-from dagster_ckpt.runtime.task.scan import REFUSED, AnyScan, Piece, check_pieces, scan
+from dagster_ckpt.runtime.task.scan import AnyScan, Piece, check_pieces, scan
 from dagster_ckpt.runtime.task.shard_assignment import ShardAssignment
 
 ROWS_MAX = 20_000
@@ -85,20 +84,12 @@ def work_on(stages: Sequence[Stage], scans: Sequence[AnyScan], pieces: Sequence[
     inputs = scan_inputs(stages, scans)
     if size <= BYTES_MAX:
         try:
-            return DriverWork(stages, _few_rows(_batches(scan(0, inputs[0], pieces))))
+            return DriverWork(stages, _few_rows(scan(0, inputs[0], pieces)))
         except TooManyRowsError:
             if not streams:
                 raise
     check_pieces(inputs, pieces)
-    return DriverWork(stages, _batches(scan(0, inputs[0], pieces)))
-
-
-def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    try:
-        for table in tables:
-            yield from table.to_batches()
-    except REFUSED as error:
-        raise LeftToSparkError(str(error)) from error
+    return DriverWork(stages, scan(0, inputs[0], pieces))
 
 
 def _few_rows(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:

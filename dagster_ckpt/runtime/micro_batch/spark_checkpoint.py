@@ -59,7 +59,6 @@ class SparkCheckpoint:
     def __init__(self, root: Path, sources: Sequence[StreamSource], last_batch: int) -> None:
         self._root = root
         self._sources = sources
-        self._lines: dict[int, list[str | None]] = {}
         self.last_batch = last_batch
 
     @property

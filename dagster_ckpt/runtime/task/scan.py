@@ -149,21 +149,16 @@ def scan_in_place(step: int, inputs: Sequence[ScanInput]) -> Callable[[str, int]
 
     Raises `LeftToSparkError`, also where a row has come to another task than that of its key.
     """
-
-    def read(text: str, partition: int) -> Iterator[pa.RecordBatch]:
-        try:
-            for packed, table in _tables_read(step, inputs, decode_scan(text, partition)):
-                yield from packed.rows_of_task(table, partition).to_batches()
-        except REFUSED as error:
-            raise LeftToSparkError(str(error)) from error
-
-    return read
+    return lambda text, partition: scan(step, inputs, decode_scan(text, partition), partition)
 
 
-def scan(step: int, inputs: Sequence[ScanInput], pieces: Sequence[Piece]) -> Iterator[pa.Table]:
-    """The rows of the pieces as a task of the step takes them. Raises `REFUSED`."""
-    for packed, table in _tables_read(step, inputs, pieces):
-        yield packed.rows(table)
+def scan(step: int, inputs: Sequence[ScanInput], pieces: Sequence[Piece], task: int = 0) -> Iterator[pa.RecordBatch]:
+    """The rows of the pieces as this task of the step takes them. Raises `LeftToSparkError`."""
+    try:
+        for packed, table in _tables_read(step, inputs, pieces):
+            yield from packed.rows_of_task(table, task).to_batches()
+    except REFUSED as error:
+        raise LeftToSparkError(str(error)) from error
 
 
 def _tables_read(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -28,47 +28,39 @@ _ROW_BYTES = 32
 
 
 @dataclass(frozen=True)
-class SnapshotShare(InputPartition):
-    """A share of the part, up to `until`, of the snapshot that the downstream has pinned.
+class UpstreamShare(InputPartition):
+    """A share of what is read of an upstream at once, which has `total_bytes`, about, in all shares.
 
     `keys`: it has the rows whose hash of these columns is in its range. None: it has any rows.
     """
 
-    downstream: StreamUuid
-    until: UpstreamPosition
-    table_bytes: int
     share: Share
-    keys: tuple[str, ...] | None = None
+    total_bytes: int
+    keys: tuple[str, ...] | None
 
     @property
     def bytes(self) -> int:
         """About how many bytes it has."""
-        return self.table_bytes // self.share.of
+        return self.total_bytes // self.share.of
 
-    def split(self, tasks: int) -> "list[SnapshotShare]":
+    def split(self, tasks: int) -> list[Self]:
         """The shares of so many tasks, which together are this one."""
         return [replace(self, share=share) for share in self.share.split(tasks)]
 
 
 @dataclass(frozen=True)
-class LogShare(InputPartition):
-    """A share of what epochs changed: their manifests, reduced to their change logs. `keys` as in `SnapshotShare`."""
+class SnapshotShare(UpstreamShare):
+    """A share of the part, up to `until`, of the snapshot that the downstream has pinned."""
+
+    downstream: StreamUuid
+    until: UpstreamPosition
+
+
+@dataclass(frozen=True)
+class LogShare(UpstreamShare):
+    """A share of what epochs changed: their manifests, reduced to their change logs."""
 
     epochs: tuple[Manifest, ...]
-    share: Share
-    keys: tuple[str, ...] | None = None
-
-    @property
-    def bytes(self) -> int:
-        """About how many bytes it has."""
-        return sum(ref.bytes for manifest in self.epochs for ref in manifest.changes) // self.share.of
-
-    def split(self, tasks: int) -> "list[LogShare]":
-        """The shares of so many tasks, which together are this one."""
-        return [replace(self, share=share) for share in self.share.split(tasks)]
-
-
-UpstreamShare = SnapshotShare | LogShare
 
 
 class UpstreamRows:
@@ -135,14 +127,16 @@ class UpstreamRows:
             self._check_planned(after, [with_names_of(pinned, newest), newest])
             parts = [Share(part, until.parts) for part in range(after.part, until.part)]
             keys = self._hash_columns([pinned, newest])
-            return [SnapshotShare(stream, until, _table_bytes(pinned), part, keys) for part in parts]
+            return [SnapshotShare(part, _table_bytes(pinned), keys, stream, until) for part in parts]
         epochs = [with_names_of(each, newest) for each in self.log.epochs_after(newest, after, until=until.epoch)]
         self._check_planned(after, [*epochs, newest])
         changed = tuple(manifest for manifest in epochs if manifest.changes)
         if not changed:
             return []
-        in_runs = all(ref.kind is ChangeKind.RUN for each in changed for ref in each.changes)
-        return [LogShare(changed, Share(), self._hash_columns([*changed, newest]) if in_runs else None)]
+        files = [ref for each in changed for ref in each.changes]
+        in_runs = all(ref.kind is ChangeKind.RUN for ref in files)
+        keys = self._hash_columns([*changed, newest]) if in_runs else None
+        return [LogShare(Share(), sum(ref.bytes for ref in files), keys, changed)]
 
     def rows(self, share: InputPartition, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         """These columns of the rows of a share."""
